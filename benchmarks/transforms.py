@@ -1,0 +1,329 @@
+"""Two random transforms an image on the CPU: outspan beside Pillow, torchvision v2, timm, kornia, albumentations.
+
+    make bench                        # installs the peers in a virtual environment of their own, then runs this
+    python benchmarks/transforms.py --rounds 7 --out results/transforms-cpu.json
+
+One process; the contestants take turns within every round; the figure is the median round. Peers draw and apply,
+image by image, which is the only way they give every image its own transforms; so do we, in one call. Against
+Pillow's same operations both sides execute the same given plan, Pillow from its own images to its own images.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from outspan import PAPER_16, TRANSFORMS, Plan, apply, rng, uniform
+from outspan.data import example_image
+from outspan.kernels.cpu import _cpu
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+from pillow import CALLS, apply_with_pillow, to_pillow  # noqa: E402
+
+SIZES = {32: 512, 224: 64}  # side: images in a batch
+BARS = {32: (35, 30), 224: (8, 5)}  # one core: over Pillow's same operations, over the best peer
+Run = Callable[[], object]
+
+
+def photographs(side: int, count: int) -> torch.Tensor:
+    """Return random crops of a photograph, so that pixels are as correlated as in real data."""
+    draw = uniform(1, transforms=("resized_crop",), probability=1.0)
+    crops = apply(example_image().expand(count, -1, -1, -1), draw(count, rng=rng.generator(0, "crops", side)))
+    return torch.nn.functional.interpolate(crops, size=(side, side)) if side != 224 else crops
+
+
+def spread(threads: int, work: Callable[[int], object], count: int) -> None:
+    """Run `work` on 0 … count - 1, on that many threads; Pillow and OpenCV release the GIL."""
+    if threads == 1:
+        for i in range(count):
+            work(i)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(count), chunksize=count // (4 * threads) or 1))
+
+
+def peers(images: torch.Tensor, threads: int) -> tuple[dict[str, tuple[Run, int]], list[str]]:
+    """Return what is installed, each with the number of images of one run, and the names of what is not."""
+    found: dict[str, tuple[Run, int]] = {}
+    missing = []
+    count = len(images)
+    pictures = [to_pillow(image) for image in images]
+
+    def add(name: str, work: Callable[[int], object], images_a_run: int = count) -> None:
+        found[name] = (lambda: spread(threads, work, images_a_run), images_a_run)
+
+    try:
+        _declare_torchvision_operators()
+        from torchvision.transforms import v2
+
+        on_tensor, on_picture = v2.RandAugment(2, 9), v2.RandAugment(2, 9)
+        add("torchvision v2, tensor", lambda i: on_tensor(images[i]), min(count, 128))
+        add("torchvision v2, Pillow", lambda i: on_picture(pictures[i]))
+    except ImportError:
+        missing.append("torchvision")
+    try:
+        from timm.data.auto_augment import rand_augment_transform
+
+        timm_augment = rand_augment_transform("rand-m9-n2-mstd0.5", {})
+        add("timm", lambda i: timm_augment(pictures[i]))
+    except ImportError:
+        missing.append("timm")
+    try:
+        from kornia.augmentation.auto import RandAugment
+
+        floats, kornia_augment = images.float() / 255, RandAugment(2, 9)
+        add("kornia", lambda i: kornia_augment(floats[i : i + 1]), min(count, 16))
+    except ImportError:
+        missing.append("kornia")
+    try:
+        import albumentations
+        import cv2
+
+        cv2.setNumThreads(1)
+        arrays = [np.asarray(picture) for picture in pictures]
+        composed = _albumentations(albumentations)
+        add("albumentations", lambda i: composed(image=arrays[i]))
+    except ImportError:
+        missing.append("albumentations")
+    return found, missing
+
+
+def _albumentations(library: object) -> Callable[..., object]:
+    a: object = library
+    nearest = {"interpolation": 0, "p": 1.0}
+    choices = [
+        a.AutoContrast(p=1.0), a.Equalize(mode="pil", p=1.0), a.InvertImg(p=1.0), a.Posterize((4, 8), p=1.0),
+        a.Solarize((0.0, 1.0), p=1.0), a.Sharpen(p=1.0),
+        a.ColorJitter((0.1, 1.9), 0, 0, 0, p=1.0), a.ColorJitter(0, (0.1, 1.9), 0, 0, p=1.0),
+        a.ColorJitter(0, 0, (0.1, 1.9), 0, p=1.0), a.Affine(rotate=(-30, 30), **nearest),
+        a.Affine(shear={"x": (-17, 17), "y": 0}, **nearest), a.Affine(shear={"x": 0, "y": (-17, 17)}, **nearest),
+        a.Affine(translate_percent={"x": (-0.3, 0.3), "y": 0}, **nearest),
+        a.Affine(translate_percent={"x": 0, "y": (-0.3, 0.3)}, **nearest),
+        a.CoarseDropout((1, 1), (0.05, 0.5), (0.05, 0.5), p=1.0),
+    ]  # fmt: skip
+    return a.Compose([a.SomeOf(choices, n=2, replace=False)])
+
+
+def _declare_torchvision_operators() -> None:
+    """Let torchvision import beside a CPU build of torch, whose absence of two operators stops it."""
+    try:
+        library = torch.library.Library("torchvision", "DEF")
+        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        globals()["_torchvision_library"] = library  # declared as long as it is referenced
+    except RuntimeError:
+        pass  # already there
+
+
+def alternate(runs: dict[str, tuple[Run, int]], rounds: int) -> dict[str, float]:
+    """Return images a second by name: the median over rounds in which all take turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds + 1):
+        for name, (run, images) in runs.items():
+            start = time.perf_counter()
+            run()
+            if turn:  # the first round warms up
+                seconds[name].append((time.perf_counter() - start) / images)
+    return {name: 1 / statistics.median(times) for name, times in seconds.items()}
+
+
+def measure_speed(side: int, threads: int, rounds: int) -> dict[str, object]:
+    """Return images a second of everyone at one size, and our ratios."""
+    torch.set_num_threads(threads)
+    images = photographs(side, SIZES[side])
+    count = len(images)
+    propose = uniform(2, probability=1.0)
+    plan = propose(count, rng=rng.generator(0, "plan"))
+    pictures = [to_pillow(image) for image in images]
+    steps = [
+        [(CALLS[plan.names[op]], level, place, partner) for op, level, place, partner in zip(*row, strict=True)]
+        for row in zip(plan.ops.tolist(), plan.levels.tolist(), plan.places.tolist(), plan.partners.tolist(), strict=True)
+    ]
+
+    def same(i: int) -> object:
+        picture = pictures[i]
+        for call, level, place, partner in steps[i]:
+            picture = call(picture, level, place, pictures[partner], (0, 0, 0))
+        return picture
+
+    others, missing = peers(images, threads)
+    runs = {
+        "outspan": (lambda: apply(images, propose(count, rng=rng.generator(0, "plan"))), count),
+        "outspan, plan given": (lambda: apply(images, plan), count),
+        "Pillow, same operations": (lambda: spread(threads, same, count), count),
+        **others,
+    }
+    speed = alternate(runs, rounds)
+    best = max(others, key=lambda name: speed[name], default=None)
+    return {
+        "side": side,
+        "cores": threads,
+        "batch": count,
+        "images_per_second": {name: round(value) for name, value in speed.items()},
+        "over_pillow": round(speed["outspan, plan given"] / speed["Pillow, same operations"], 1),
+        "best_peer": best,
+        "over_best_peer": round(speed["outspan"] / speed[best], 1) if best else None,
+        "not_installed": missing,
+    }
+
+
+def measure_drawing(rounds: int) -> float:
+    """Return the share of drawing in drawing and applying, 32 px, 4 candidates for each of 128 images."""
+    torch.set_num_threads(1)
+    images, propose = photographs(32, 128), uniform(2, probability=1.0)
+    plan = propose(128, rng=rng.generator(0, "plan"), candidates=4)
+    speed = alternate(
+        {
+            "draw": (lambda: propose(128, rng=rng.generator(0, "plan"), candidates=4), 512),
+            "apply": (lambda: apply(images, plan), 512),
+        },
+        10 * rounds,
+    )
+    return speed["apply"] / (speed["apply"] + speed["draw"])
+
+
+def count_differences() -> dict[str, int]:
+    """Return how many bytes differ from Pillow, by case; both backends, RGB and L."""
+    found = {}
+    for backend in ("reference", "cpu"):
+        for channels, mode in ((3, "RGB"), (1, "L")):
+            for side, count in ((32, 4096), (224, 256)):
+                images = photographs(side, count)[:, :channels].contiguous()
+                plan = uniform(2, probability=1.0)(count, rng=rng.generator(0, "exact", side, channels))
+                wrong = apply(images, plan, backend=backend) != apply_with_pillow(images, plan)
+                found[f"{backend}, {mode}, {count} compositions at {side} px"] = int(wrong.sum())
+            images = photographs(32, 8)[:, :channels].contiguous()
+            wrong = 0
+            for name, transform in TRANSFORMS.items():
+                if transform.graded:
+                    plan = every_level(name, len(images))
+                    wrong += int((apply(images, plan, backend=backend) != apply_with_pillow(images, plan)).sum())
+            found[f"{backend}, {mode}, every graded transform at every level k/100"] = wrong
+    return found
+
+
+def every_level(name: str, batch: int) -> Plan:
+    """Return a plan with one row for every level k/100 that the transform allows."""
+    low, high = (round(100 * level) for level in TRANSFORMS[name].levels)
+    levels = [[k / 100] for k in range(low, high + 1)]
+    rows = len(levels)
+    places = rng.generator(0, "places", name).random((rows, 1, 4), dtype=np.float32)
+    partners = [[(row + 1) % rows] for row in range(rows)]
+    source = [row % batch for row in range(rows)]
+    return Plan.of([[name]] * rows, levels=levels, places=places.tolist(), partners=partners, source=source)
+
+
+def measure_memory() -> float:
+    """Return the extra memory of `apply` beside its output, in batches, where every row mixes twice."""
+    torch.set_num_threads(2)
+    images = photographs(224, 64).repeat(4, 1, 1, 1)
+    rows = len(images)
+    partners = [[-1, (row + 1) % rows, (row + 5) % rows] for row in range(rows)]
+    plan = Plan.of([["rotate", "mixup", "mixup"]] * rows, levels=[[0.3, 0.4, 0.2]] * rows, partners=partners)
+    apply(images[:1], Plan.of([["invert"]]))
+    Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to now
+    before = _status("VmRSS")
+    out = apply(images, plan)
+    peak = _status("VmHWM")
+    return max(0.0, (peak - before - out.nbytes) / images.nbytes)
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+def measure_help() -> float:
+    """Return the seconds of `outspan --help`."""
+    command = [sys.executable, "-m", "outspan.cli", "--help"]
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def machine() -> dict[str, object]:
+    """Return what the figures were taken on."""
+    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    model = next((line.split(": ")[1] for line in text.splitlines() if line.startswith("model name")), platform.processor())
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    names = ("torch", "numpy", "pillow", "torchvision", "timm", "kornia", "albumentations", "opencv-python-headless")
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = version(name)
+        except ImportError:
+            versions[name] = None
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "instruction_set": _cpu.instruction_set(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "commit": commit,
+        "date": date.today().isoformat(),
+    }
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7, help="rounds a figure is the median of, at least 5")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "transforms-cpu.json")
+    options = parser.parse_args()
+    if options.rounds < 5:
+        parser.error("--rounds must be at least 5")
+    warnings.filterwarnings("ignore")
+    memory = measure_memory()  # first, while the process is small
+    speeds = []
+    for side in SIZES:
+        for threads in (1, 2):
+            result = measure_speed(side, threads, options.rounds)
+            speeds.append(result)
+            print(f"\n{side} px, {threads} core{'s' * (threads > 1)}, {result['batch']} images a batch")
+            for name, value in result["images_per_second"].items():
+                print(f"  {name:28} {value:>10,} images/s")
+            print(f"  {'over Pillow, same operations':28} {result['over_pillow']:>10}")
+            print(f"  over the best peer ({result['best_peer']}): {result['over_best_peer']}")
+            if result["not_installed"]:
+                print(f"  not installed: {', '.join(result['not_installed'])}")
+    ours = {(s["side"], s["cores"]): s["images_per_second"]["outspan, plan given"] for s in speeds}
+    report = {
+        "machine": machine(),
+        "transforms": f"2 of {len(PAPER_16)} an image, uniform levels",
+        "seeds": [0],
+        "rounds": options.rounds,
+        "speeds": speeds,
+        "two_cores_over_one": {side: round(ours[side, 2] / ours[side, 1], 2) for side in SIZES},
+        "share_of_drawing": round(measure_drawing(options.rounds), 3),
+        "extra_memory_in_batches": round(memory, 3),
+        "help_seconds": round(measure_help(), 3),
+        "bytes_differing_from_pillow": count_differences(),
+    }
+    print()
+    for key in ("two_cores_over_one", "share_of_drawing", "extra_memory_in_batches", "help_seconds", "bytes_differing_from_pillow"):
+        print(f"{key}: {report[key]}")
+    one_core = {s["side"]: (s["over_pillow"], s["over_best_peer"]) for s in speeds if s["cores"] == 1}
+    print(f"one core, over Pillow and over the best peer: {one_core}; bars {BARS}")
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

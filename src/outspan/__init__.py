@@ -1,0 +1,49 @@
+"""Data augmentation that chooses itself: plans, an exact executor, and what is built on them.
+
+Names are imported when they are first used, so that the command line starts without torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from outspan import rng as rng
+    from outspan.plan import Plan as Plan
+    from outspan.policies.proposals import Proposal as Proposal
+    from outspan.policies.proposals import uniform as uniform
+    from outspan.transforms.apply import apply as apply
+    from outspan.transforms.labels import mix_labels as mix_labels
+    from outspan.transforms.normalize import Normalize as Normalize
+    from outspan.transforms.normalize import normalize as normalize
+    from outspan.transforms.table import PAPER_16 as PAPER_16
+    from outspan.transforms.table import TRANSFORMS as TRANSFORMS
+    from outspan.transforms.table import Transform as Transform
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Plan": "outspan.plan",
+    "Proposal": "outspan.policies.proposals",
+    "uniform": "outspan.policies.proposals",
+    "apply": "outspan.transforms.apply",
+    "mix_labels": "outspan.transforms.labels",
+    "Normalize": "outspan.transforms.normalize",
+    "normalize": "outspan.transforms.normalize",
+    "PAPER_16": "outspan.transforms.table",
+    "TRANSFORMS": "outspan.transforms.table",
+    "Transform": "outspan.transforms.table",
+}
+
+__all__ = sorted([*_HOMES, "rng"])  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name == "rng":
+        return import_module("outspan.rng")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'outspan' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

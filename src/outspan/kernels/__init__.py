@@ -1,0 +1,1 @@
+"""Backends that execute the same plans to the same bytes as the reference, faster."""

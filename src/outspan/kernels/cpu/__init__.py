@@ -1,0 +1,66 @@
+"""The compiled backend for the CPU: C++, one row at a time in cache, AVX-512, AVX2 or baseline at run time."""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outspan.plan import Plan
+from outspan.shapes import Fill, Images
+from outspan.transforms.normalize import Normalize
+from outspan.transforms.table import find
+
+try:
+    from outspan.kernels.cpu import _cpu
+except ImportError:  # installed without a compiler
+    _cpu = None
+
+
+def is_built() -> bool:
+    """Whether the compiled module is there."""
+    return _cpu is not None
+
+
+@lru_cache(maxsize=256)
+def knows(names: tuple[str, ...]) -> bool:
+    """Whether the kernel has every one of these transforms."""
+    return _cpu is not None and set(names) <= set(_cpu.NAMES)
+
+
+@lru_cache(maxsize=256)
+def _meaning(names: tuple[str, ...]) -> Any:
+    assert _cpu is not None
+    found = [find(name) for name in names]
+    low, high = zip(*(t.levels for t in found), strict=True) if found else ((), ())
+    return _cpu.mean(list(names), [t.rest for t in found], [t.span for t in found], list(low), list(high))
+
+
+def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None) -> Tensor | None:
+    """Execute a plan, or return None where it is not valid.
+
+    The GIL is free meanwhile, and at most `torch.get_num_threads()` threads work.
+    """
+    assert _cpu is not None
+    shape = (len(plan.out), *images.shape[1:])
+    if normalize is None:
+        out, table, size, channels_last = torch.empty(shape, dtype=torch.uint8), 0, 0, False
+    else:
+        out = normalize.empty(shape, images.device)
+        table, size, channels_last = normalize.table.data_ptr(), normalize.table.element_size(), normalize.channels_last
+    images = images.contiguous()
+    columns = [t.contiguous() for t in (plan.ops, plan.levels, plan.places, plan.partners, plan.source, plan.out)]
+    done = _cpu.apply(
+        _meaning(plan.names),
+        images.data_ptr(),
+        tuple(images.shape),
+        out.data_ptr(),
+        [column.data_ptr() for column in columns],
+        (*plan.ops.shape, len(plan.out)),
+        fill.data_ptr(),
+        table,
+        size,
+        channels_last,
+        torch.get_num_threads(),
+    )
+    return out if done else None

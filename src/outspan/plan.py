@@ -1,0 +1,237 @@
+"""A plan says, row by row, which transforms a sample gets, how strongly, where, and mixed with whom.
+
+All randomness of an augmentation is in its plan, so it can be printed, stored, replayed and moved to
+any device. This module holds plans and computes no pixels; `outspan.apply` executes them.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outspan.shapes import Float32, Int16, Int64
+
+_DTYPES = {
+    "ops": torch.int16,
+    "levels": torch.float32,
+    "places": torch.float32,
+    "partners": torch.int64,
+    "source": torch.int64,
+    "out": torch.int64,
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Plan:
+    """N rows of L steps over a batch of images; `out` names the rows that come out, in order.
+
+    Row i starts as image `source[i]`. Step t applies `names[ops[i, t]]` at `levels[i, t]`; -1 leaves the
+    row alone. A mixing transform takes in row `partners[i, t]` as it stands before step t.
+    """
+
+    names: tuple[str, ...]
+    ops: Int16[Tensor, "N L"]
+    levels: Float32[Tensor, "N L"]
+    places: Float32[Tensor, "N L 4"]  # where, as fractions in [0, 1)
+    partners: Int64[Tensor, "N L"]  # a row of this plan; -1 is none
+    source: Int64[Tensor, " N"]
+    out: Int64[Tensor, " M"]
+
+    def __post_init__(self) -> None:
+        if self.ops.ndim != 2:
+            raise ValueError(f"ops must have shape [rows, steps], got {list(self.ops.shape)}")
+        rows, steps = self.ops.shape
+        shapes = {
+            "ops": (rows, steps),
+            "levels": (rows, steps),
+            "places": (rows, steps, 4),
+            "partners": (rows, steps),
+            "source": (rows,),
+            "out": (len(self.out),),
+        }
+        for name, shape in shapes.items():
+            tensor = getattr(self, name)
+            if tensor.dtype != _DTYPES[name] or not tensor.is_cpu:
+                raise ValueError(f"{name} must be {_DTYPES[name]} on the cpu, got {tensor.dtype} on {tensor.device}")
+            if tensor.shape != shape:
+                raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}")
+        _check_range("ops", self.ops, -1, len(self.names))
+        _check_range("partners", self.partners, -1, rows)
+        _check_range("out", self.out, 0, rows)
+        _check_range("source", self.source, 0, None)
+
+    @classmethod
+    def of(
+        cls,
+        steps: Sequence[Sequence[str]],
+        *,
+        levels: Sequence[Sequence[float]] | None = None,
+        places: Sequence[Sequence[Sequence[float]]] | None = None,
+        partners: Sequence[Sequence[int]] | None = None,
+        source: Sequence[int] | None = None,
+        out: Sequence[int] | None = None,
+    ) -> "Plan":
+        """Build a plan from names, a list of transforms a row; by default row i reads image i.
+
+        >>> Plan.of([["rotate", "invert"], []], levels=[[0.5, 0.0], []])
+        Plan of 2 rows, 2 steps
+          0: image 0, rotate 0.5, invert
+          1: image 1
+        """
+        names = tuple(dict.fromkeys(name for row in steps for name in row))
+        rows, depth = len(steps), max(map(len, steps), default=0)
+        ops = torch.full((rows, depth), -1, dtype=torch.int16)
+        for i, row in enumerate(steps):
+            ops[i, : len(row)] = torch.tensor([names.index(name) for name in row], dtype=torch.int16)
+        columns = {
+            "levels": torch.zeros((rows, depth)),
+            "places": torch.zeros((rows, depth, 4)),
+            "partners": torch.full((rows, depth), -1, dtype=torch.int64),
+        }
+        for key, given in (("levels", levels), ("places", places), ("partners", partners)):
+            for i, row in enumerate(_fitting(key, given, steps)):
+                for t, value in enumerate(row):
+                    columns[key][i, t] = torch.as_tensor(value)
+        return cls(
+            names,
+            ops,
+            columns["levels"],
+            columns["places"],
+            columns["partners"],
+            torch.arange(rows) if source is None else torch.tensor(list(source), dtype=torch.int64),
+            torch.arange(rows) if out is None else torch.tensor(list(out), dtype=torch.int64),
+        )
+
+    @classmethod
+    def cat(cls, plans: Sequence["Plan"]) -> "Plan":
+        """Put plans over the same images under one another; the outputs follow in the same order."""
+        if not plans:
+            raise ValueError("cat needs at least one plan, got none")
+        names = tuple(dict.fromkeys(name for plan in plans for name in plan.names))
+        depth = max(plan.ops.shape[1] for plan in plans)
+        parts: dict[str, list[Tensor]] = {name: [] for name in _DTYPES}
+        first = 0
+        for plan in plans:
+            rows, steps = plan.ops.shape
+            renamed = torch.tensor([*(names.index(name) for name in plan.names), -1], dtype=torch.int16)
+            moved = torch.where(plan.partners >= 0, plan.partners + first, plan.partners)
+            pad = (0, depth - steps)
+            parts["ops"].append(torch.nn.functional.pad(renamed[plan.ops.long()], pad, value=-1))
+            parts["levels"].append(torch.nn.functional.pad(plan.levels, pad))
+            parts["places"].append(torch.nn.functional.pad(plan.places, (0, 0, *pad)))
+            parts["partners"].append(torch.nn.functional.pad(moved, pad, value=-1))
+            parts["source"].append(plan.source)
+            parts["out"].append(plan.out + first)
+            first += rows
+        return cls(names, **{name: torch.cat(tensors) for name, tensors in parts.items()})
+
+    def __len__(self) -> int:
+        """Return how many images come out."""
+        return len(self.out)
+
+    def __getitem__(self, rows: int | slice | Sequence[int] | Tensor) -> "Plan":
+        """Return the plan of some outputs alone: `apply(images, plan[rows])` is `apply(images, plan)[rows]`.
+
+        It keeps the rows that these mix with, cut off where they are no longer needed.
+        """
+        if isinstance(rows, int):
+            rows = [rows]
+        if not isinstance(rows, slice):
+            rows = torch.as_tensor(rows, dtype=torch.bool if _is_mask(rows) else torch.int64)
+        out = self.out[rows]
+        count, steps = self.ops.shape
+        need = torch.full((count,), -1)  # a row is needed up to this step; -1: not at all
+        need[out] = steps
+        for t in reversed(range(steps)):
+            mixing = (need > t) & (self.ops[:, t] >= 0) & (self.partners[:, t] >= 0)
+            partners = self.partners[mixing, t]
+            need[partners] = need[partners].clamp(min=t)
+        kept = (need >= 0).nonzero().squeeze(1)
+        place = torch.full((count + 1,), -1, dtype=torch.int64)  # the last entry stands for "none"
+        place[kept] = torch.arange(len(kept))
+        done = torch.arange(steps) >= need[kept].unsqueeze(1)
+        return Plan(
+            self.names,
+            self.ops[kept].masked_fill(done, -1),
+            self.levels[kept].masked_fill(done, 0),
+            self.places[kept].masked_fill(done.unsqueeze(2), 0),
+            place[self.partners[kept].masked_fill(done, -1)],
+            self.source[kept],
+            place[out],
+        )
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text that `Plan.from_json` reads back to the bit."""
+        return json.dumps({"names": self.names, **{name: getattr(self, name).tolist() for name in _DTYPES}})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Plan":
+        """Read a plan from JSON text; anything but a whole plan is a ValueError."""
+        value: Any = json.loads(text)  # JSONDecodeError is a ValueError
+        known = ["names", *_DTYPES]
+        if not isinstance(value, dict) or sorted(value) != sorted(known):
+            found = sorted(value) if isinstance(value, dict) else type(value).__name__
+            raise ValueError(f"a plan has the keys {', '.join(known)}, got {found}")
+        names = value["names"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"names must be a list of strings, got {names!r:.100}")
+        tensors = {}
+        for name, dtype in _DTYPES.items():
+            try:
+                tensors[name] = torch.tensor(value[name], dtype=dtype)
+            except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+                raise ValueError(f"{name} must be nested lists of numbers of one shape: {error}") from None
+        rows = len(value["source"])
+        for name, shape in {"ops": (rows, 0), "levels": (rows, 0), "places": (rows, 0, 4), "partners": (rows, 0)}.items():
+            if not tensors[name].numel():  # an empty list has lost its shape
+                tensors[name] = tensors[name].reshape(shape)
+        return cls(tuple(names), **tensors)
+
+    def __repr__(self) -> str:
+        rows, steps = self.ops.shape
+        lines = [f"Plan of {rows} rows, {steps} steps" + ("" if self._is_plain() else f", out {self.out.tolist()[:8]}")]
+        lines += [f"  {i}: image {self.source[i]}{self._describe(i)}" for i in range(min(rows, 8))]
+        return "\n".join(lines + (["  …"] if rows > 8 else []))
+
+    def _is_plain(self) -> bool:
+        return torch.equal(self.out, torch.arange(len(self.ops)))
+
+    def _describe(self, row: int) -> str:
+        text = ""
+        for t, op in enumerate(self.ops[row].tolist()):
+            if op < 0:
+                continue
+            text += f", {self.names[op]}"
+            if level := self.levels[row, t].item():
+                text += f" {level:.3g}"
+            if any(place := self.places[row, t].tolist()):
+                text += f" at ({', '.join(f'{x:.2f}' for x in place)})"
+            if (partner := self.partners[row, t].item()) >= 0:
+                text += f" with row {partner}"
+        return text
+
+
+def _is_mask(rows: Any) -> bool:
+    return isinstance(rows, Tensor) and rows.dtype == torch.bool
+
+
+def _fitting(key: str, given: Sequence[Sequence[Any]] | None, steps: Sequence[Sequence[str]]) -> Sequence[Sequence[Any]]:
+    if given is None:
+        return []
+    if [len(row) for row in given] != [len(row) for row in steps]:
+        raise ValueError(f"{key} must have one entry a step, {[len(row) for row in steps]}, got {[len(row) for row in given]}")
+    return given
+
+
+def _check_range(name: str, tensor: Tensor, low: int, high: int | None) -> None:
+    if not tensor.numel():
+        return
+    values = tensor.numpy()  # a fraction of the overhead of torch's own reductions
+    least, most = np.minimum.reduce(values, axis=None), np.maximum.reduce(values, axis=None)
+    if least < low or (high is not None and most >= high):
+        allowed = "not be negative" if high is None else f"lie in [{low}, {high - 1}]"
+        raise ValueError(f"{name} must {allowed}, got {least} to {most}")

@@ -1,0 +1,1 @@
+"""Proposals draw plans; policies pick among them."""

@@ -1,0 +1,1 @@
+"""Figures. They take arrays and return a Figure; only the command line writes files."""

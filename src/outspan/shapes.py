@@ -1,0 +1,28 @@
+"""Names for array types with their shapes.
+
+The shapes are checked at run time only under the test suite's import hook. Without jaxtyping, which is
+a development dependency, each name is the plain tensor type.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Float64, Int16, Int64, Num, UInt8
+else:
+    try:
+        from jaxtyping import Bool, Float32, Float64, Int16, Int64, Num, UInt8
+    except ImportError:
+
+        class _Shapeless:
+            def __class_getitem__(cls, item: Any) -> Any:
+                return item[0]
+
+        Bool = Float32 = Float64 = Int16 = Int64 = Num = UInt8 = _Shapeless
+
+Images: TypeAlias = UInt8[Tensor, "B C H W"]
+PerSample: TypeAlias = Float64[Tensor, " B"]  # magnitudes, in a transform's unit, on the host
+Places: TypeAlias = Float64[Tensor, "B 4"]  # on the host
+Fill: TypeAlias = UInt8[Tensor, " C"]
+Normalized: TypeAlias = Num[Tensor, "B C H W"]

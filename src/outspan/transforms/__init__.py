@@ -1,0 +1,1 @@
+"""The transforms: their table, their definition in torch, and the one executor."""

@@ -1,0 +1,151 @@
+"""The only executor: checks a plan against its images, picks the backend, and says what each step means."""
+
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outspan.kernels import cpu
+from outspan.plan import Plan
+from outspan.shapes import Fill, Images, PerSample
+from outspan.transforms.normalize import Normalize
+from outspan.transforms.table import TRANSFORMS, find
+
+Backend = Literal["auto", "reference", "cpu"]
+
+
+def apply(
+    images: Images,
+    plan: Plan,
+    *,
+    fill: Sequence[int] | None = None,
+    backend: Backend = "auto",
+    normalize: Normalize | None = None,
+) -> Tensor:
+    """Execute a plan: [B, C, H, W] bytes in, the rows `plan.out` out, as bytes or normalised.
+
+    Every image gets its own transforms, to the byte what Pillow gives. `fill` is the colour of cutout, black by
+    default; the backend "auto" takes the fastest there is, and all give the same bytes.
+
+    >>> apply(torch.tensor([[[[0, 200]]]], dtype=torch.uint8), Plan.of([["invert"]])).tolist()
+    [[[[255, 55]]]]
+    """
+    _check_images(images)
+    color = _fill(None if fill is None else tuple(fill), images.shape[1])
+    if normalize is not None and len(normalize.mean) != images.shape[1]:
+        raise ValueError(f"normalize is for {len(normalize.mean)} channels, the images have {images.shape[1]}")
+    if _pick(backend, images, plan) == "cpu":
+        done = cpu.apply(images, plan, fill=color, normalize=normalize)
+        if done is not None:
+            return done
+    _check_plan(plan, len(images))  # the kernel has looked for itself, and here it is said what was wrong
+    out = _reference(images, plan, color)
+    return out if normalize is None else normalize(out)
+
+
+def magnitudes(plan: Plan, name: str, rows: Tensor, step: int) -> PerSample:
+    """Return what the level of these rows means in the transform's unit, in double precision."""
+    return TRANSFORMS[name].rest + TRANSFORMS[name].span * plan.levels[rows, step].double()
+
+
+def rows_by_transform(plan: Plan, step: int) -> dict[str, Tensor]:
+    """Return which rows a step changes, by the transform that does it; level 0 of a graded one changes nothing."""
+    column = plan.ops[:, step]
+    found = {}
+    for op, name in enumerate(plan.names):
+        acts = column == op
+        if TRANSFORMS[name].graded:
+            acts &= plan.levels[:, step] != 0
+        if acts.any():
+            found[name] = acts.nonzero().squeeze(1)
+    return found
+
+
+def _reference(images: Images, plan: Plan, fill: Fill) -> Images:
+    """Execute a plan step by step in torch, on any device. This is the definition the kernels are held to."""
+    state = images[plan.source.to(images.device)]
+    for step in range(plan.ops.shape[1]):
+        before, state = state, state.clone()
+        for name, rows in rows_by_transform(plan, step).items():
+            transform = TRANSFORMS[name]
+            here = rows.to(images.device)
+            extra = {}
+            if transform.placed:
+                extra["place"] = plan.places[rows, step].double()
+            if transform.fills:
+                extra["fill"] = fill
+            if transform.mixes:
+                extra["partner"] = before[plan.partners[rows, step].to(images.device)]
+            graded = (magnitudes(plan, name, rows, step),) if transform.graded else ()
+            state[here] = transform.function(before[here], *graded, **extra)
+    return state[plan.out.to(images.device)]
+
+
+def _pick(backend: Backend, images: Images, plan: Plan) -> Backend:
+    if backend == "reference":
+        return backend
+    if backend == "cpu":
+        if not cpu.is_built():
+            raise ValueError("backend 'cpu' is not built: install outspan where a C++ compiler is found, or use 'reference'")
+        if images.device.type != "cpu":
+            raise ValueError(f"backend 'cpu' needs images on the cpu, got {images.device}")
+        return backend
+    if backend != "auto":
+        raise ValueError(f"backend must be 'auto', 'reference' or 'cpu', got {backend!r}")
+    if images.device.type == "cpu" and not cpu.is_built():
+        _say_slow()
+    return "cpu" if images.device.type == "cpu" and cpu.knows(plan.names) else "reference"
+
+
+@lru_cache(maxsize=1)  # once
+def _say_slow() -> None:
+    warnings.warn(
+        "outspan was installed without its compiled kernel (no C++ compiler was found): using the reference backend, "
+        "which gives the same bytes more slowly",
+        stacklevel=4,
+    )
+
+
+def _check_images(images: Tensor) -> None:
+    if images.dtype != torch.uint8:
+        raise ValueError(f"images must be torch.uint8, got {images.dtype}")
+    if images.ndim != 4:
+        raise ValueError(f"images must have shape [batch, channels, height, width], got {list(images.shape)}")
+    if images.shape[1] not in (1, 3):
+        raise ValueError(f"images must have 1 or 3 channels, got {images.shape[1]}")
+    if min(images.shape[2:]) < 1:
+        raise ValueError(f"images must have at least one pixel, got {list(images.shape[2:])}")
+
+
+def _check_plan(plan: Plan, batch: int) -> None:
+    found = [find(name) for name in plan.names]
+    # Op -1 reads the last entry.
+    low, high = np.float32([*(t.levels for t in found), (-np.inf, np.inf)]).T
+    mixes = np.array([*(t.mixes for t in found), False])
+    ops, levels = plan.ops.numpy(), plan.levels.numpy()
+    wrong = ~((low[ops] <= levels) & (levels <= high[ops])) & (ops >= 0)
+    if wrong.any():
+        row, step = map(int, np.argwhere(wrong)[0])
+        op, level = ops[row, step], levels[row, step]
+        raise ValueError(f"level of {plan.names[op]!r} must lie in [{low[op]:g}, {high[op]:g}], got {level:g} in row {row}")
+    alone = mixes[ops] & (plan.partners.numpy() < 0)
+    if alone.any():
+        row, step = map(int, np.argwhere(alone)[0])
+        raise ValueError(f"{plan.names[ops[row, step]]!r} in row {row} needs a partner row, got {plan.partners[row, step]}")
+    places = plan.places.numpy()
+    if places.size and not (places.min() >= 0 and places.max() <= 1):
+        raise ValueError(f"places must lie in [0, 1], got {places.min():g} to {places.max():g}")
+    if plan.source.numel() and (largest := int(plan.source.numpy().max())) >= batch:
+        raise ValueError(f"the plan reads image {largest}, the batch has {batch}")
+
+
+@lru_cache(maxsize=64)
+def _fill(fill: tuple[int, ...] | None, channels: int) -> Fill:
+    values = [0] * channels if fill is None else [int(value) for value in fill]
+    if len(values) != channels or not all(0 <= value <= 255 for value in values):
+        raise ValueError(f"fill must be {channels} bytes, got {fill}")
+    return torch.tensor(values, dtype=torch.uint8)

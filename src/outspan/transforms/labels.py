@@ -1,0 +1,50 @@
+"""What mixing transforms do to labels."""
+
+import torch
+from torch import Tensor
+
+from outspan.plan import Plan
+from outspan.shapes import Float32, Num
+from outspan.transforms.apply import magnitudes, rows_by_transform
+from outspan.transforms.table import TRANSFORMS
+
+
+def mix_labels(
+    labels: Num[Tensor, "B *classes"], plan: Plan, classes: int, size: tuple[int, int]
+) -> Float32[Tensor, "M classes"]:
+    """Return soft targets for the plan's outputs: the same recursion as the pixels; `size` is height, width.
+
+    `labels` are class numbers [B] or already soft [B, classes].
+
+    >>> plan = Plan.of([["mixup"], []], levels=[[0.25], []], partners=[[1], []])
+    >>> mix_labels(torch.tensor([0, 1]), plan, 2, (32, 32)).tolist()
+    [[0.75, 0.25], [0.0, 1.0]]
+    """
+    soft = _soft(labels, classes)
+    if plan.source.numel() and int(plan.source.max()) >= len(labels):
+        raise ValueError(f"the plan reads label {plan.source.max()}, there are {len(labels)}")
+    state = soft[plan.source.to(labels.device)]
+    for step in range(plan.ops.shape[1]):
+        before, state = state, state.clone()
+        for name, rows in rows_by_transform(plan, step).items():
+            share_of = TRANSFORMS[name].share
+            if share_of is None:
+                continue
+            share = share_of(magnitudes(plan, name, rows, step), plan.places[rows, step].double(), size)
+            share = share.to(labels.device).unsqueeze(1)
+            here, partner = rows.to(labels.device), plan.partners[rows, step].to(labels.device)
+            state[here] = (1 - share) * before[here] + share * before[partner]
+    return state[plan.out.to(labels.device)].float()
+
+
+def _soft(labels: Tensor, classes: int) -> Tensor:
+    if labels.ndim == 2:
+        if labels.shape[1] != classes:
+            raise ValueError(f"soft labels must have {classes} columns, got {labels.shape[1]}")
+        return labels.double()
+    if labels.is_floating_point() or labels.ndim != 1:
+        raise ValueError(f"labels must be class numbers [B] or soft [B, {classes}], got {labels.dtype} {list(labels.shape)}")
+    # On a GPU this look would make the host wait; there an index out of range is caught by the device.
+    if labels.device.type == "cpu" and labels.numel() and not (0 <= labels.min() and labels.max() < classes):
+        raise ValueError(f"labels must lie in [0, {classes - 1}], got {labels.min()} to {labels.max()}")
+    return torch.eye(classes, dtype=torch.float64, device=labels.device)[labels.long()]

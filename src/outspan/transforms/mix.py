@@ -1,0 +1,38 @@
+"""Transforms that take in a second image, and the blend that the colour transforms share."""
+
+import torch
+
+from outspan.shapes import Images, PerSample, Places
+from outspan.transforms.erase import inside, rectangle
+
+
+def blend(first: Images, second: Images, alpha: PerSample) -> Images:
+    """Move from the first image (0) to the second (1), or beyond. Pillow truncates, so do we."""
+    # Pillow's factor is a C float, and its product and sum are rounded one after the other.
+    factor = alpha.to(first.device, torch.float32).view(-1, 1, 1, 1)
+    start = first.to(torch.float32)
+    change = factor * (second.to(torch.float32) - start)
+    return (start + change).clamp(0, 255).to(torch.uint8)
+
+
+def mixup(images: Images, weight: PerSample, *, partner: Images) -> Images:
+    """Blend with the partner by its weight: 0 is the identity, 1 the partner."""
+    return blend(images, partner, weight)
+
+
+def mixup_share(weight: PerSample, place: Places, size: tuple[int, int]) -> PerSample:
+    """Return the partner's share of the label: its weight."""
+    return weight
+
+
+def cutmix(images: Images, side: PerSample, *, place: Places, partner: Images) -> Images:
+    """Paste the partner's pixels in a square of this side, a fraction of the image's: 0 is the identity."""
+    box = rectangle(side, place, images.shape[-2:])
+    return torch.where(inside(box, images), partner, images)
+
+
+def cutmix_share(side: PerSample, place: Places, size: tuple[int, int]) -> PerSample:
+    """Return the partner's share of the label: its area after the square is cut at the edge."""
+    x0, y0, x1, y1 = rectangle(side, place, size).unbind(1)
+    area = (x1 - x0).clamp(min=0) * (y1 - y0).clamp(min=0)
+    return area / (size[0] * size[1])

@@ -1,0 +1,88 @@
+"""Every transform there is, with its unit, its range and what it needs. A new one is a line here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+
+import numpy as np
+from torch import Tensor
+
+from outspan.transforms import color, erase, filter, geometry, mix
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A function of a batch and the magnitude `rest + span·level`; level 0 is the identity if it is graded."""
+
+    function: Callable[..., Tensor]
+    rest: float = 0.0
+    span: float = 0.0  # 0: not graded, the level means nothing
+    unit: str = ""
+    limit: float = 1.0  # the largest |level| that is allowed; 1 is the end of the paper's range
+    signed: bool = True  # whether a level may be negative
+    placed: bool = False  # needs `place`
+    fills: bool = False  # needs `fill`
+    share: Callable[..., Tensor] | None = None  # mixing transforms: the partner's share of the label
+
+    @property
+    def graded(self) -> bool:
+        """Whether the level matters."""
+        return self.span != 0
+
+    @property
+    def levels(self) -> tuple[float, float]:
+        """The lowest and the highest level allowed, as float32 like every level in a plan."""
+        limit = float(np.float32(self.limit))
+        return (-limit if self.signed else 0.0), limit
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a partner is needed."""
+        return self.share is not None
+
+
+def _identity(images: Tensor) -> Tensor:
+    """Change nothing."""
+    return images
+
+
+TRANSFORMS: Mapping[str, Transform] = MappingProxyType({
+    "identity": Transform(_identity),
+    "auto_contrast": Transform(color.auto_contrast),
+    "brightness": Transform(color.brightness, 1.0, 0.9, "factor", limit=1.1),
+    "color": Transform(color.color, 1.0, 0.9, "factor", limit=1.1),
+    "contrast": Transform(color.contrast, 1.0, 0.9, "factor", limit=1.1),
+    "cutout": Transform(erase.cutout, 0.0, 0.5, "side / image's side", signed=False, placed=True, fills=True),
+    "equalize": Transform(color.equalize),
+    "invert": Transform(color.invert),
+    "mixup": Transform(mix.mixup, 0.0, 1.0, "partner's weight", signed=False, share=mix.mixup_share),
+    "posterize": Transform(color.posterize, 8.0, -4.0, "bits kept", limit=1.5, signed=False),
+    "rotate": Transform(geometry.rotate, 0.0, 30.0, "degrees", limit=4.5),
+    "sharpness": Transform(filter.sharpness, 1.0, 0.9, "factor", limit=1.1),
+    "shear_x": Transform(geometry.shear_x, 0.0, 0.3, "columns / row", limit=3.3),
+    "shear_y": Transform(geometry.shear_y, 0.0, 0.3, "rows / column", limit=3.3),
+    "solarize": Transform(color.solarize, 256.0, -256.0, "threshold", signed=False),
+    "translate_x": Transform(geometry.translate_x, 0.0, 10 / 32, "shift / width", limit=3.2),
+    "translate_y": Transform(geometry.translate_y, 0.0, 10 / 32, "shift / height", limit=3.2),
+    "blur": Transform(filter.blur),
+    "cutmix": Transform(mix.cutmix, 0.0, 1.0, "side / image's side", signed=False, placed=True, share=mix.cutmix_share),
+    "horizontal_flip": Transform(geometry.horizontal_flip),
+    "random_crop": Transform(geometry.random_crop, 0.0, 4 / 32, "padding / side", signed=False, placed=True),
+    "resized_crop": Transform(filter.resized_crop, placed=True),
+    "smooth": Transform(filter.smooth),
+    "vertical_flip": Transform(geometry.vertical_flip),
+})
+
+PAPER_16 = (
+    "auto_contrast", "brightness", "color", "contrast", "cutout", "equalize", "invert", "mixup",
+    "posterize", "rotate", "sharpness", "shear_x", "shear_y", "solarize", "translate_x", "translate_y",
+)  # fmt: skip
+
+
+def find(name: str) -> Transform:
+    """Return a transform by name; an unknown name is a ValueError with the nearest known one."""
+    if name in TRANSFORMS:
+        return TRANSFORMS[name]
+    near = get_close_matches(name, TRANSFORMS, n=1, cutoff=0.0)[0]
+    raise ValueError(f"unknown transform {name!r}, did you mean {near!r}? (known: {', '.join(TRANSFORMS)})")

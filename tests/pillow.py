@@ -95,7 +95,9 @@ def apply_with_pillow(images: torch.Tensor, plan: Plan, fill: list[int] | None =
     for t in range(plan.ops.shape[1]):
         before = rows
         rows = [
-            CALLS[plan.names[op]](row, levels[i][t], places[i][t], before[partners[i][t]], color[0] if len(color) == 1 else color)
+            CALLS[plan.names[op]](
+                row, levels[i][t], places[i][t], before[partners[i][t]], color[0] if len(color) == 1 else color
+            )
             if (op := ops[i][t]) >= 0
             else row
             for i, row in enumerate(before)

@@ -34,7 +34,19 @@ _HOMES = {
     "Transform": "outspan.transforms.table",
 }
 
-__all__ = sorted([*_HOMES, "rng"])  # noqa: PLE0605
+__all__ = [
+    "PAPER_16",
+    "TRANSFORMS",
+    "Normalize",
+    "Plan",
+    "Proposal",
+    "Transform",
+    "apply",
+    "mix_labels",
+    "normalize",
+    "rng",
+    "uniform",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,21 +14,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="outspan",
-    help="Data augmentation that chooses itself: exact, per sample, fast.",
-    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
 )
 
 _MAX_PIXELS = 64 * 1024 * 1024
-_UsageError = typer.BadParameter.__mro__[2]  # the base of click's errors, wherever typer keeps click
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base of click's errors, wherever typer keeps click
 
 
 @app.callback()
-def outspan(context: typer.Context) -> None:
+def outspan() -> None:
     """Data augmentation that chooses itself: exact, per sample, fast."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command()
@@ -68,9 +64,9 @@ def transforms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON 
         reach = ", ".join(f"{end:g}" for end in ends if end is not None)
         cells = [
             entry["name"],
-            f"{entry['at_level_0']:g} → {reach}" if reach else "–",
+            f"{entry['at_level_0']:g} → {reach}" if reach else "",
             entry["unit"],
-            "{:g} … {:g}".format(*entry["levels"]) if entry["levels"] else "–",
+            "{:g} … {:g}".format(*entry["levels"]) if entry["levels"] else "",
             entry["description"],
         ]
         table.add_row(*cells[: len(columns)])
@@ -163,6 +159,7 @@ def read_image(path: Path) -> "Images":
 
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what can be read is read; damaged metadata does not matter
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as file:
                 if file.width * file.height > _MAX_PIXELS:
@@ -228,10 +225,9 @@ def _fit(other: "Images", like: "Images", path: Path) -> "Images":
 def main() -> None:
     """Run the command line; what the user got wrong is one red line and exit code 2."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
     except (_UsageError, ValueError) as error:
-        message = error.format_message() if isinstance(error, _UsageError) else str(error)
-        code = 2
+        message, code = getattr(error, "format_message", error.__str__)(), 2
     except (KeyboardInterrupt, typer.Abort):
         message, code = "interrupted", 130
     typer.secho(f"outspan: {' '.join(message.split())}", fg="red", err=True)

@@ -51,7 +51,7 @@ class Plan:
             "places": (rows, steps, 4),
             "partners": (rows, steps),
             "source": (rows,),
-            "out": (len(self.out),),
+            "out": (self.out.numel(),),
         }
         for name, shape in shapes.items():
             tensor = getattr(self, name)
@@ -69,8 +69,8 @@ class Plan:
         cls,
         steps: Sequence[Sequence[str]],
         *,
-        levels: Sequence[Sequence[float]] | None = None,
-        places: Sequence[Sequence[Sequence[float]]] | None = None,
+        levels: Sequence[Sequence[float | int]] | None = None,
+        places: Sequence[Sequence[Sequence[float | int]]] | None = None,
         partners: Sequence[Sequence[int]] | None = None,
         source: Sequence[int] | None = None,
         out: Sequence[int] | None = None,
@@ -185,7 +185,7 @@ class Plan:
                 tensors[name] = torch.tensor(value[name], dtype=dtype)
             except (TypeError, ValueError, RuntimeError, OverflowError) as error:
                 raise ValueError(f"{name} must be nested lists of numbers of one shape: {error}") from None
-        rows = len(value["source"])
+        rows = tensors["source"].numel()
         for name, shape in {"ops": (rows, 0), "levels": (rows, 0), "places": (rows, 0, 4), "partners": (rows, 0)}.items():
             if not tensors[name].numel():  # an empty list has lost its shape
                 tensors[name] = tensors[name].reshape(shape)

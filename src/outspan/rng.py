@@ -5,6 +5,7 @@ workers, and after any restart.
 """
 
 import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
@@ -20,7 +21,7 @@ class _Key(ISeedSequence):
     def __init__(self, digest: bytes) -> None:
         self._digest = digest
 
-    def generate_state(self, n_words: int, dtype: type = np.uint32) -> np.ndarray:
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
         return np.frombuffer(self._digest, dtype=dtype)[:n_words]
 
 
@@ -39,4 +40,5 @@ def generator(seed: int, *address: str | int) -> np.random.Generator:
     >>> float(generator(0, "order", 3).random()) == float(generator(0, "order", 3).random())
     True
     """
-    return np.random.Generator(np.random.Philox(_Key(_digest(seed, address))))
+    key: Any = _Key(_digest(seed, address))  # numpy takes any ISeedSequence; its annotations know one of them
+    return np.random.Generator(np.random.Philox(key))

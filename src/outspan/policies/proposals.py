@@ -84,7 +84,7 @@ def _choose(bits: np.ndarray, count: int, replacement: bool) -> np.ndarray:
 
 def _others(row: np.ndarray, rows: int, candidates: int, rng: np.random.Generator) -> np.ndarray:
     """Return for each row one uniform over the rows of other images; a single image has itself alone."""
-    if rows == candidates:
+    if rows <= candidates:
         return row
     bits = rng.bit_generator.random_raw(len(row)) >> np.uint64(32)
     other = (bits * np.uint64(rows - candidates) >> np.uint64(32)).astype(np.int64)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from outspan.plan import Plan
-from outspan.shapes import Images
+from outspan.shapes import Images, UInt8
 from outspan.transforms.apply import apply
 from outspan.transforms.table import TRANSFORMS, Transform
 
@@ -55,7 +56,9 @@ def _strips(image: Images) -> list[Strip]:
         if len(pictures) == 1:
             singles.append((title, pictures[0]))
         else:
-            strips.append(Strip(title + (f", {transform.unit}" if transform.unit else ""), pictures, _captions(transform, levels)))
+            strips.append(
+                Strip(title + (f", {transform.unit}" if transform.unit else ""), pictures, _captions(transform, levels))
+            )
     first = [singles[i : i + _THUMBS] for i in range(0, len(singles), _THUMBS)]
     return [Strip("no level", [p for _, p in part], [t for t, _ in part]) for part in first] + strips
 
@@ -84,7 +87,7 @@ def _captions(transform: Transform, levels: list[float]) -> list[str]:
     return [f"{transform.rest + transform.span * level:.3g}" for level in levels]
 
 
-def _square(image: Images, side: int) -> Images:
+def _square(image: Images, side: int) -> UInt8[Tensor, "1 C S S"]:
     height, width = image.shape[-2:]
     edge = min(height, width)
     top, left = (height - edge) // 2, (width - edge) // 2

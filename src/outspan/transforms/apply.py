@@ -11,7 +11,7 @@ from torch import Tensor
 
 from outspan.kernels import cpu
 from outspan.plan import Plan
-from outspan.shapes import Fill, Images, PerSample
+from outspan.shapes import Fill, Images, PerSample, UInt8
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import TRANSFORMS, find
 
@@ -65,7 +65,7 @@ def rows_by_transform(plan: Plan, step: int) -> dict[str, Tensor]:
     return found
 
 
-def _reference(images: Images, plan: Plan, fill: Fill) -> Images:
+def _reference(images: Images, plan: Plan, fill: Fill) -> UInt8[Tensor, "M C H W"]:
     """Execute a plan step by step in torch, on any device. This is the definition the kernels are held to."""
     state = images[plan.source.to(images.device)]
     for step in range(plan.ops.shape[1]):
@@ -124,7 +124,7 @@ def _check_images(images: Tensor) -> None:
 def _check_plan(plan: Plan, batch: int) -> None:
     found = [find(name) for name in plan.names]
     # Op -1 reads the last entry.
-    low, high = np.float32([*(t.levels for t in found), (-np.inf, np.inf)]).T
+    low, high = np.array([*(t.levels for t in found), (-np.inf, np.inf)], dtype=np.float32).T
     mixes = np.array([*(t.mixes for t in found), False])
     ops, levels = plan.ops.numpy(), plan.levels.numpy()
     wrong = ~((low[ops] <= levels) & (levels <= high[ops])) & (ops >= 0)

@@ -25,5 +25,6 @@ def inside(box: Int64[Tensor, "B 4"], images: Images) -> Bool[Tensor, "B 1 H W"]
 
 def cutout(images: Images, side: PerSample, *, place: Places, fill: Fill) -> Images:
     """Fill a square of this side, a fraction of the image's: 0 is the identity."""
-    box = rectangle(side, place, images.shape[-2:])
+    height, width = images.shape[-2:]
+    box = rectangle(side, place, (height, width))
     return torch.where(inside(box, images), fill.to(images.device).view(1, -1, 1, 1), images)

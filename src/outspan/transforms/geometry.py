@@ -140,7 +140,7 @@ def _fetch(images: Images, x: Tensor, y: Tensor) -> Images:
     """Return images[..., y, x], black where x or y is outside."""
     height, width = images.shape[-2:]
     x, y = x.to(images.device), y.to(images.device)
-    seen = ((0 <= x) & (x < width) & (0 <= y) & (y < height)).unsqueeze(1)
+    seen = ((x >= 0) & (x < width) & (y >= 0) & (y < height)).unsqueeze(1)
     index = (y.clamp(0, height - 1) * width + x.clamp(0, width - 1)).flatten(1).unsqueeze(1)
     pixels = images.flatten(2).gather(2, index.expand(-1, images.shape[1], -1)).view_as(images)
     return torch.where(seen, pixels, 0)

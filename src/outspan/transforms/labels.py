@@ -9,9 +9,7 @@ from outspan.transforms.apply import magnitudes, rows_by_transform
 from outspan.transforms.table import TRANSFORMS
 
 
-def mix_labels(
-    labels: Num[Tensor, "B *classes"], plan: Plan, classes: int, size: tuple[int, int]
-) -> Float32[Tensor, "M classes"]:
+def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tuple[int, int]) -> Float32[Tensor, "M classes"]:
     """Return soft targets for the plan's outputs: the same recursion as the pixels; `size` is height, width.
 
     `labels` are class numbers [B] or already soft [B, classes].
@@ -45,6 +43,6 @@ def _soft(labels: Tensor, classes: int) -> Tensor:
     if labels.is_floating_point() or labels.ndim != 1:
         raise ValueError(f"labels must be class numbers [B] or soft [B, {classes}], got {labels.dtype} {list(labels.shape)}")
     # On a GPU this look would make the host wait; there an index out of range is caught by the device.
-    if labels.device.type == "cpu" and labels.numel() and not (0 <= labels.min() and labels.max() < classes):
+    if labels.device.type == "cpu" and labels.numel() and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(f"labels must lie in [0, {classes - 1}], got {labels.min()} to {labels.max()}")
     return torch.eye(classes, dtype=torch.float64, device=labels.device)[labels.long()]

@@ -27,7 +27,8 @@ def mixup_share(weight: PerSample, place: Places, size: tuple[int, int]) -> PerS
 
 def cutmix(images: Images, side: PerSample, *, place: Places, partner: Images) -> Images:
     """Paste the partner's pixels in a square of this side, a fraction of the image's: 0 is the identity."""
-    box = rectangle(side, place, images.shape[-2:])
+    height, width = images.shape[-2:]
+    box = rectangle(side, place, (height, width))
     return torch.where(inside(box, images), partner, images)
 
 
@@ -35,4 +36,4 @@ def cutmix_share(side: PerSample, place: Places, size: tuple[int, int]) -> PerSa
     """Return the partner's share of the label: its area after the square is cut at the edge."""
     x0, y0, x1, y1 = rectangle(side, place, size).unbind(1)
     area = (x1 - x0).clamp(min=0) * (y1 - y0).clamp(min=0)
-    return area / (size[0] * size[1])
+    return area.double() / (size[0] * size[1])

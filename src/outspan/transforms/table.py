@@ -47,32 +47,34 @@ def _identity(images: Tensor) -> Tensor:
     return images
 
 
-TRANSFORMS: Mapping[str, Transform] = MappingProxyType({
-    "identity": Transform(_identity),
-    "auto_contrast": Transform(color.auto_contrast),
-    "brightness": Transform(color.brightness, 1.0, 0.9, "factor", limit=1.1),
-    "color": Transform(color.color, 1.0, 0.9, "factor", limit=1.1),
-    "contrast": Transform(color.contrast, 1.0, 0.9, "factor", limit=1.1),
-    "cutout": Transform(erase.cutout, 0.0, 0.5, "side / image's side", signed=False, placed=True, fills=True),
-    "equalize": Transform(color.equalize),
-    "invert": Transform(color.invert),
-    "mixup": Transform(mix.mixup, 0.0, 1.0, "partner's weight", signed=False, share=mix.mixup_share),
-    "posterize": Transform(color.posterize, 8.0, -4.0, "bits kept", limit=1.5, signed=False),
-    "rotate": Transform(geometry.rotate, 0.0, 30.0, "degrees", limit=4.5),
-    "sharpness": Transform(filter.sharpness, 1.0, 0.9, "factor", limit=1.1),
-    "shear_x": Transform(geometry.shear_x, 0.0, 0.3, "columns / row", limit=3.3),
-    "shear_y": Transform(geometry.shear_y, 0.0, 0.3, "rows / column", limit=3.3),
-    "solarize": Transform(color.solarize, 256.0, -256.0, "threshold", signed=False),
-    "translate_x": Transform(geometry.translate_x, 0.0, 10 / 32, "shift / width", limit=3.2),
-    "translate_y": Transform(geometry.translate_y, 0.0, 10 / 32, "shift / height", limit=3.2),
-    "blur": Transform(filter.blur),
-    "cutmix": Transform(mix.cutmix, 0.0, 1.0, "side / image's side", signed=False, placed=True, share=mix.cutmix_share),
-    "horizontal_flip": Transform(geometry.horizontal_flip),
-    "random_crop": Transform(geometry.random_crop, 0.0, 4 / 32, "padding / side", signed=False, placed=True),
-    "resized_crop": Transform(filter.resized_crop, placed=True),
-    "smooth": Transform(filter.smooth),
-    "vertical_flip": Transform(geometry.vertical_flip),
-})
+TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
+    {
+        "identity": Transform(_identity),
+        "auto_contrast": Transform(color.auto_contrast),
+        "brightness": Transform(color.brightness, 1.0, 0.9, "factor", limit=1.1),
+        "color": Transform(color.color, 1.0, 0.9, "factor", limit=1.1),
+        "contrast": Transform(color.contrast, 1.0, 0.9, "factor", limit=1.1),
+        "cutout": Transform(erase.cutout, 0.0, 0.5, "side / image's side", signed=False, placed=True, fills=True),
+        "equalize": Transform(color.equalize),
+        "invert": Transform(color.invert),
+        "mixup": Transform(mix.mixup, 0.0, 1.0, "partner's weight", signed=False, share=mix.mixup_share),
+        "posterize": Transform(color.posterize, 8.0, -4.0, "bits kept", limit=1.5, signed=False),
+        "rotate": Transform(geometry.rotate, 0.0, 30.0, "degrees", limit=4.5),
+        "sharpness": Transform(filter.sharpness, 1.0, 0.9, "factor", limit=1.1),
+        "shear_x": Transform(geometry.shear_x, 0.0, 0.3, "columns / row", limit=3.3),
+        "shear_y": Transform(geometry.shear_y, 0.0, 0.3, "rows / column", limit=3.3),
+        "solarize": Transform(color.solarize, 256.0, -256.0, "threshold", signed=False),
+        "translate_x": Transform(geometry.translate_x, 0.0, 10 / 32, "shift / width", limit=3.2),
+        "translate_y": Transform(geometry.translate_y, 0.0, 10 / 32, "shift / height", limit=3.2),
+        "blur": Transform(filter.blur),
+        "cutmix": Transform(mix.cutmix, 0.0, 1.0, "side / image's side", signed=False, placed=True, share=mix.cutmix_share),
+        "horizontal_flip": Transform(geometry.horizontal_flip),
+        "random_crop": Transform(geometry.random_crop, 0.0, 4 / 32, "padding / side", signed=False, placed=True),
+        "resized_crop": Transform(filter.resized_crop, placed=True),
+        "smooth": Transform(filter.smooth),
+        "vertical_flip": Transform(geometry.vertical_flip),
+    }
+)
 
 PAPER_16 = (
     "auto_contrast", "brightness", "color", "contrast", "cutout", "equalize", "invert", "mixup",

@@ -4,6 +4,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -103,165 +107,171 @@ struct Plan {
     }
 };
 
-// Executes one plan. A row runs to its next stop, a step at which it mixes or is mixed in after having changed,
-// and is parked there. Its places alternate between `beside` and its own place in the output so that nothing is
-// overwritten while another row may still read it, and so that it ends in the output.
+// Executes one plan. A row runs to its next stop, a step at which it mixes or is mixed in after having changed, and is
+// parked there. Its parking places alternate between `beside_` and `home_`, its place in the output, so that nothing is
+// overwritten while another row may still read it, and so that it ends at home.
 class Execution {
   public:
     Execution(const Plan &plan, const Shape &shape, const uint8_t *images, uint8_t *out, const uint8_t *fill,
               const Normalize &normalize, int threads)
-        : plan_(plan), shape_(shape), images_(images), out_(out), fill_(fill), normalize_(normalize),
-          out_bytes_(shape.bytes() * std::max(1, normalize.size)), slot_(size_t(plan.rows), -1) {
+        : plan_(plan), shape_(shape), images_(images), fill_(fill), normalize_(normalize), out_(out),
+          out_bytes_(shape.bytes() * std::max(1, normalize.size)), home_(size_t(plan.rows)), beside_(size_t(plan.rows)) {
         // Waking a thread costs some ten microseconds: not worth it below that much work.
         const int64_t work = plan.outputs * shape.bytes() * std::max<int64_t>(plan.steps, 1);
         threads_ = int(std::clamp<int64_t>(work >> 17, 1, std::max(threads, 1)));
         for (int64_t i = 0; i < plan.outputs; ++i) {
-            int64_t &slot = slot_[size_t(plan.out[i])];
-            if (slot < 0) slot = i;
-            else copies_.push_back({slot, i});
+            uint8_t *&home = home_[size_t(plan.out[i])];
+            uint8_t *place = out + i * out_bytes_;
+            if (home) copies_.push_back({home, place});
+            else home = place;
         }
+        find_stops();
+        find_phases();
     }
 
     void run() {
-        find_stops();
         const int64_t scratch = 3 * (shape_.bytes() + 64) + shape_.bytes();
         Bytes memory = allocate(threads_ * scratch);
         std::vector<std::vector<Step>> steps(size_t(threads_), std::vector<Step>(size_t(plan_.steps)));
         const int64_t chunk = std::max<int64_t>(1, (64 << 10) / shape_.bytes());
         std::vector<std::atomic<int64_t>> claimed(phases_.size()), done(phases_.size());
-        std::atomic<size_t> current{0};
-        // Threads claim a few rows at a time. Whoever ends the last row of a phase opens the next one.
+        // Threads claim a few rows at a time, and wait only for what the next phase reads.
         Pool::run(threads_, [&](int thread) {
-            for (size_t phase = 0; phase < phases_.size(); ++phase) {
-                while (current.load(std::memory_order_acquire) < phase) std::this_thread::yield();
-                const std::vector<int64_t> &rows = phases_[phase];
-                const int64_t count = int64_t(rows.size());
-                for (int64_t start; (start = claimed[phase].fetch_add(chunk)) < count;) {
+            for (size_t p = 0; p < phases_.size(); ++p) {
+                if (p)
+                    while (done[p - 1].load(std::memory_order_acquire) < phases_[p - 1].awaited) std::this_thread::yield();
+                const Phase &phase = phases_[p];
+                const int64_t count = int64_t(phase.rows.size());
+                for (int64_t start; (start = claimed[p].fetch_add(chunk)) < count;) {
                     const int64_t stop = std::min(start + chunk, count);
                     for (int64_t i = start; i < stop; ++i)
-                        advance(rows[size_t(i)], steps[size_t(thread)].data(), memory.get() + thread * scratch);
-                    if (done[phase].fetch_add(stop - start) + stop - start < count) continue;
-                    for (int64_t row : rows) state_[size_t(row)] = next_[size_t(row)];
-                    current.store(phase + 1, std::memory_order_release);
+                        advance(phase.rows[size_t(i)], phase.step, steps[size_t(thread)].data(), memory.get() + thread * scratch);
+                    done[p].fetch_add(std::clamp<int64_t>(phase.awaited - start, 0, stop - start), std::memory_order_release);
                 }
             }
         });
-        for (const auto &[from, to] : copies_)
-            std::copy_n(out_ + from * out_bytes_, out_bytes_, out_ + to * out_bytes_);
+        for (const auto &[from, to] : copies_) std::copy_n(from, out_bytes_, to);
     }
 
   private:
-    struct State {
-        const uint8_t *pixels;
-        int64_t step;   // done up to here
-        int64_t stops;  // still to come
+    // Rows that go on from one step; the first `awaited` of them are read later.
+    struct Phase {
+        int64_t step;
+        std::vector<int64_t> rows;
+        int64_t awaited;
     };
 
+    // How many stops the row has from step t on if it stops there, else 0.
+    int stops(int64_t row, int64_t t) const { return stops_.empty() ? 0 : stops_[size_t(row * plan_.steps + t)]; }
     const uint8_t *source(int64_t row) const { return images_ + plan_.source[row] * shape_.bytes(); }
-    bool stops_at(int64_t row, int64_t t) const { return !stops_.empty() && stops_[size_t(row * plan_.steps + t)]; }
+    uint8_t *parked(int64_t row, int64_t t) const { return stops(row, t) % 2 ? beside_[size_t(row)] : home_[size_t(row)]; }
 
     // Goes through the steps backwards: a row is needed up to `need`, hence its partner at t up to t.
     void find_stops() {
         const int64_t rows = plan_.rows, steps = plan_.steps;
         std::vector<int64_t> need(static_cast<size_t>(rows)), first(static_cast<size_t>(rows), steps);
-        std::vector<bool> meets(static_cast<size_t>(steps), false);
         bool mixing = false;
         for (int64_t row = 0; row < rows; ++row) {
-            need[size_t(row)] = slot_[size_t(row)] >= 0 ? steps : 0;
+            need[size_t(row)] = home_[size_t(row)] ? steps : 0;
             for (int64_t t = steps - 1; t >= 0; --t) {
                 if (plan_.acts(row, t)) first[size_t(row)] = t;
                 mixing |= plan_.mixes(row, t);
             }
         }
-        if (mixing) {
-            stops_.assign(size_t(rows * steps), 0);
-            for (int64_t t = steps - 1; t > 0; --t)
-                for (int64_t row = 0; row < rows; ++row) {
-                    if (need[size_t(row)] <= t || !plan_.mixes(row, t)) continue;
-                    const int64_t partner = plan_.partners[row * steps + t];
-                    if (first[size_t(partner)] >= t) continue;  // still as it came: nothing to wait for
-                    need[size_t(partner)] = std::max(need[size_t(partner)], t);
-                    stops_[size_t(row * steps + t)] = stops_[size_t(partner * steps + t)] = 1;
-                    meets[size_t(t)] = true;
-                }
-        }
-        state_.resize(size_t(rows));
-        phases_.emplace_back();
-        int64_t parked = 0;
+        if (!mixing) return;
+        stops_.assign(size_t(rows * steps), 0);
+        for (int64_t t = steps - 1; t > 0; --t)
+            for (int64_t row = 0; row < rows; ++row) {
+                if (need[size_t(row)] <= t || !plan_.mixes(row, t)) continue;
+                const int64_t partner = plan_.partners[row * steps + t];
+                if (first[size_t(partner)] >= t) continue;  // still as it came: nothing to wait for
+                need[size_t(partner)] = std::max(need[size_t(partner)], t);
+                stops_[size_t(row * steps + t)] = stops_[size_t(partner * steps + t)] = 1;
+            }
+        int64_t places = 0;
+        std::vector<int> most(static_cast<size_t>(rows));
         for (int64_t row = 0; row < rows; ++row) {
-            State &state = state_[size_t(row)] = {source(row), 0, 0};
-            for (int64_t t = 0; t < steps; ++t) state.stops += stops_at(row, t);
-            if (state.stops || slot_[size_t(row)] >= 0) phases_[0].push_back(row);
-            parked += (state.stops > 0) + (state.stops > 1 && slot_[size_t(row)] < 0);
+            int count = 0;
+            for (int64_t t = steps - 1; t >= 0; --t)
+                if (int32_t &stop = stops_[size_t(row * steps + t)]) stop = ++count;
+            places += (count > 0) + (count > 1 && !home_[size_t(row)]);
+            most[size_t(row)] = count;
         }
-        for (int64_t t = 0; t < steps; ++t) {
-            if (!meets[size_t(t)]) continue;
-            std::vector<int64_t> &meeting = phases_.emplace_back();
-            for (int64_t row = 0; row < rows; ++row)
-                if (stops_at(row, t)) meeting.push_back(row);
-        }
-        next_ = state_;
-        parking_ = allocate(parked * shape_.bytes());
-        beside_.resize(size_t(rows)), home_.resize(size_t(rows));
+        parking_ = allocate(places * shape_.bytes());
         uint8_t *place = parking_.get();
         for (int64_t row = 0; row < rows; ++row) {
-            const int64_t stops = state_[size_t(row)].stops, slot = slot_[size_t(row)];
-            home_[size_t(row)] = slot >= 0 ? out_ + slot * out_bytes_ : nullptr;
-            if (stops) beside_[size_t(row)] = place, place += shape_.bytes();
-            if (stops > 1 && slot < 0) home_[size_t(row)] = place, place += shape_.bytes();
+            if (most[size_t(row)] > 0) beside_[size_t(row)] = place, place += shape_.bytes();
+            if (most[size_t(row)] > 1 && !home_[size_t(row)]) home_[size_t(row)] = place, place += shape_.bytes();
         }
     }
 
-    // Runs a row from where it stands to its next stop, or to its end.
-    void advance(int64_t row, Step *steps, uint8_t *scratch) {
-        State state = state_[size_t(row)];
-        if (!state.stops && slot_[size_t(row)] < 0) return;  // a helper that nobody needs any further
+    void find_phases() {
+        Phase &begin = phases_.emplace_back(Phase{0, {}, 0});
+        for (int64_t row = 0; row < plan_.rows; ++row)
+            if (home_[size_t(row)] || beside_[size_t(row)]) begin.rows.push_back(row);
+        // Those that others wait for go first, and the rest fills the time until the last of them is done.
+        auto waited_for = [this](int64_t row) { return beside_[size_t(row)] != nullptr; };
+        begin.awaited = std::stable_partition(begin.rows.begin(), begin.rows.end(), waited_for) - begin.rows.begin();
+        for (int64_t t = 1; t < plan_.steps && !stops_.empty(); ++t) {
+            Phase phase{t, {}, 0};
+            for (int64_t row = 0; row < plan_.rows; ++row)
+                if (stops(row, t)) phase.rows.push_back(row);
+            phase.awaited = int64_t(phase.rows.size());
+            if (phase.awaited) phases_.push_back(std::move(phase));
+        }
+    }
+
+    // Runs a row from a step, at which it begins or was parked, to its next stop or to its end.
+    void advance(int64_t row, int64_t from, Step *steps, uint8_t *scratch) const {
+        const uint8_t *pixels = from ? parked(row, from) : source(row);
         int count = 0;
-        int64_t t = state.step;
-        for (; t < plan_.steps; ++t) {
-            if (t > state.step && stops_at(row, t)) break;
+        int64_t t = from;
+        for (; t < plan_.steps && (t == from || !stops(row, t)); ++t) {
             if (!plan_.acts(row, t)) continue;
             const int64_t at = row * plan_.steps + t;
             const size_t op = size_t(plan_.ops[at]);
             const double magnitude = plan_.meaning.rest[op] + plan_.meaning.span[op] * double(plan_.levels[at]);
-            steps[count++] = {plan_.meaning.ops[op], magnitude,
-                              plan_.places + 4 * at, plan_.mixes(row, t) ? partner(plan_.partners[at], t) : nullptr};
+            const uint8_t *partner = nullptr;
+            if (plan_.mixes(row, t)) {
+                const int64_t other = plan_.partners[at];
+                partner = stops(row, t) && stops(other, t) ? parked(other, t) : source(other);
+            }
+            steps[count++] = {plan_.meaning.ops[op], magnitude, plan_.places + 4 * at, partner};
         }
+        if (t < plan_.steps) return chosen->run(pixels, parked(row, t), steps, count, shape_, fill_, scratch);
         uint8_t *home = home_[size_t(row)];
-        if (t < plan_.steps) {
-            uint8_t *to = state.stops % 2 ? beside_[size_t(row)] : home;
-            chosen->run(state.pixels, to, steps, count, shape_, fill_, scratch);
-            next_[size_t(row)] = {to, t, state.stops - 1};
-        } else if (normalize_.size) {
-            uint8_t *last = scratch + 3 * (shape_.bytes() + 64);
-            if (count) chosen->run(state.pixels, last, steps, count, shape_, fill_, scratch);
-            chosen->normalize(count ? last : state.pixels, home, normalize_, shape_);
-        } else {
-            chosen->run(state.pixels, home, steps, count, shape_, fill_, scratch);
-        }
+        if (!is_output(home)) return;  // a helper that nobody needs any further
+        if (!normalize_.size) return chosen->run(pixels, home, steps, count, shape_, fill_, scratch);
+        uint8_t *last = scratch + 3 * (shape_.bytes() + 64);
+        if (count) chosen->run(pixels, last, steps, count, shape_, fill_, scratch);
+        chosen->normalize(count ? last : pixels, home, normalize_, shape_);
     }
 
-    // The partner as it stands before step t: parked there, or as it came.
-    const uint8_t *partner(int64_t row, int64_t t) const {
-        return state_[size_t(row)].step == t && t > 0 ? state_[size_t(row)].pixels : source(row);
-    }
+    bool is_output(const uint8_t *home) const { return home && home >= out_ && home < out_ + plan_.outputs * out_bytes_; }
 
     const Plan plan_;
     const Shape shape_;
-    const uint8_t *images_;
-    uint8_t *out_;
-    const uint8_t *fill_;
+    const uint8_t *images_, *fill_;
     const Normalize normalize_;
+    uint8_t *out_;
     const int64_t out_bytes_;
     int threads_ = 1;
-    std::vector<int64_t> slot_;                        // a row's first place in the output, or -1
-    std::vector<std::pair<int64_t, int64_t>> copies_;  // further places of rows wanted more than once
-    std::vector<uint8_t> stops_;                       // [rows, steps]; empty where nothing mixes
-    std::vector<State> state_, next_;
-    std::vector<std::vector<int64_t>> phases_;
+    std::vector<uint8_t *> home_, beside_;                 // per row; null where there is none
+    std::vector<std::pair<uint8_t *, uint8_t *>> copies_;  // rows wanted more than once
+    std::vector<int32_t> stops_;                           // [rows, steps]; empty where nothing mixes
     Bytes parking_;
-    std::vector<uint8_t *> beside_, home_;
+    std::vector<Phase> phases_;
 };
+
+// A large output comes as fresh pages; in huge ones its first touch costs a fraction of the faults.
+void prefer_huge_pages([[maybe_unused]] uint8_t *start, [[maybe_unused]] int64_t bytes) {
+#ifdef __linux__
+    constexpr uintptr_t huge = 2 << 20;
+    const uintptr_t first = (reinterpret_cast<uintptr_t>(start) + huge - 1) / huge * huge;
+    const uintptr_t last = (reinterpret_cast<uintptr_t>(start) + uintptr_t(bytes)) / huge * huge;
+    if (last > first) madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);
+#endif
+}
 
 // Returns false, and does nothing, where the plan is not valid. Addresses come from torch's tensors: handing over
 // arrays would cost more than a small batch takes.
@@ -277,6 +287,7 @@ bool apply(const Meaning &meaning, uintptr_t images, std::array<int64_t, 4> shap
     if (!plan.valid()) return false;
     const Normalize normalize = {reinterpret_cast<const void *>(table), size, channels_last};
     const Shape image = {int(shape[1]), int(shape[2]), int(shape[3])};
+    prefer_huge_pages(reinterpret_cast<uint8_t *>(out), outputs * image.bytes() * std::max(1, size));
     Execution(plan, image, at(images, uint8_t()), reinterpret_cast<uint8_t *>(out), at(fill, uint8_t()), normalize, threads)
         .run();
     return true;

@@ -1,0 +1,34 @@
+# Every target sets up its own virtual environment; nothing else is needed but Python 3.10+ and, for speed, a C++ compiler.
+PYTHON ?= python3
+BIN := .venv/bin
+BENCH := .venv-bench/bin
+SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/kernels/cpu/*.cpp src/outspan/kernels/cpu/*.h)
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/ready  ## the transforms, as a table and as a picture
+	$(BIN)/outspan transforms
+	mkdir -p demo && $(BIN)/outspan gallery -o demo/gallery.png
+
+test: .venv/ready  ## the whole suite
+	$(BIN)/python -m pytest -n auto
+
+lint: .venv/ready  ## style and types
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyright
+
+bench: .venv-bench/ready  ## the speed claims, with the peers beside us; rewrites results/transforms-cpu.json
+	$(BENCH)/python benchmarks/transforms.py
+
+.venv/ready: $(SOURCES)
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+.venv-bench/ready: $(SOURCES)
+	$(PYTHON) -m venv .venv-bench
+	$(BENCH)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	touch $@
+
+clean:
+	rm -rf .venv .venv-bench build demo

@@ -1,0 +1,82 @@
+"""Fixtures and strategies that the whole suite shares."""
+
+from typing import Any
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from outspan import Plan, apply, rng
+from outspan.kernels.cpu import _cpu, is_built
+
+settings.register_profile(
+    "suite", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("suite")
+
+
+def instruction_sets() -> list[str]:
+    """Return the instruction sets that this machine can run."""
+    found = []
+    for name in ("baseline", "avx2", "avx512") if is_built() else ():
+        try:
+            _cpu.use_instruction_set(name)
+            found.append(name)
+        except ValueError:
+            continue
+    return found  # the last and best one stays chosen
+
+
+BACKENDS = ["reference", *instruction_sets()]
+
+
+def run_on(backend: str, images: torch.Tensor, plan: Plan, **options: Any) -> torch.Tensor:
+    """Apply a plan on the reference or on one instruction set of the compiled kernel."""
+    if backend == "reference":
+        return apply(images, plan, backend="reference", **options)
+    before = _cpu.instruction_set()
+    _cpu.use_instruction_set(backend)
+    try:
+        return apply(images, plan, backend="cpu", **options)
+    finally:
+        _cpu.use_instruction_set(before)
+
+
+@pytest.fixture
+def unchecked():
+    """Turn the suite's own type checks off, to see what a user would see."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    """Every backend this machine has."""
+    return request.param
+
+
+def make_images(seed: int, batch: int, channels: int, height: int, width: int) -> torch.Tensor:
+    """Return images of several kinds: noise, few values, one value, a ramp."""
+    draw = rng.generator(seed, "images")
+    images = draw.integers(0, 256, (batch, channels, height, width), dtype=np.uint8)
+    for i in range(batch):
+        kind = draw.integers(0, 5)
+        if kind == 1:
+            images[i] = images[i] // 64 * 64
+        elif kind == 2:
+            images[i] = images[i, :, :1, :1]
+        elif kind == 3:
+            images[i] = np.linspace(draw.integers(0, 200), 255, width).astype(np.uint8)
+    return torch.from_numpy(images)
+
+
+seeds = st.integers(0, 2**32)
+sizes = st.one_of(
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    st.tuples(st.integers(1, 70), st.integers(1, 140)),
+    st.just((32, 32)),
+)

@@ -1,0 +1,69 @@
+"""Image files that were made to hurt: each a ValueError with the file's name, and nothing written."""
+
+import io
+import struct
+import zlib
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from outspan.cli import read_image, write_whole
+
+
+def png(width: int, height: int, data: bytes) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(("width", "height"), [(60_000, 60_000), (2**31 - 1, 1), (100_000, 1000), (2**31 - 1, 2**31 - 1)])
+def test_a_bomb_is_refused_before_it_is_unpacked(width, height, tmp_path):
+    path = tmp_path / "bomb.png"
+    path.write_bytes(png(width, height, b"\0" * 1000))
+    with pytest.raises(ValueError, match=r"bomb\.png: cannot be read as an image"):
+        read_image(path)
+
+
+def made(form: str) -> bytes:
+    file = io.BytesIO()
+    Image.linear_gradient("L").convert("RGB").resize((16, 16)).save(file, form)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"])
+def test_broken_files_are_value_errors_or_images(form, tmp_path):
+    path = tmp_path / "broken"
+    whole = made(form)
+
+    @given(
+        cut=st.integers(0, len(whole)),
+        flips=st.lists(st.tuples(st.integers(0, len(whole) - 1), st.integers(1, 255)), max_size=4),
+    )
+    def check(cut, flips):
+        data = bytearray(whole)
+        for position, change in flips:
+            data[position] ^= change
+        path.write_bytes(bytes(data[:cut]))
+        with suppress(ValueError):
+            assert read_image(path).ndim == 4
+
+    check()
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "out.png"
+    path.write_bytes(b"before")
+
+    def write(partial):
+        partial.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(ValueError, match=r"out\.png: cannot be written \(No space left on device\)"):
+        write_whole(path, write)
+    assert path.read_bytes() == b"before"
+    assert [p.name for p in tmp_path.iterdir()] == ["out.png"]

@@ -1,0 +1,94 @@
+"""The compiled kernel beside the reference."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import outspan
+from conftest import instruction_sets, make_images, run_on
+from outspan import TRANSFORMS, Plan, apply
+from outspan.kernels import cpu
+
+SOURCES = Path(outspan.__file__).parent / "kernels" / "cpu"
+
+
+def test_the_kernel_knows_every_transform():
+    assert cpu.knows(tuple(TRANSFORMS))
+    assert not cpu.knows(("invert", "something_new"))
+
+
+def test_its_names_are_in_the_order_of_its_enumeration():
+    body = re.search(r"enum class Op : int8_t \{(.*?)\}", (SOURCES / "rows.h").read_text(), re.DOTALL)
+    assert body is not None
+    assert tuple(re.findall(r"\w+", body[1])) == cpu._cpu.NAMES
+
+
+def test_an_instruction_set_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="has no 'neon9'"):
+        cpu._cpu.use_instruction_set("neon9")
+
+
+@pytest.mark.parametrize("name", ["mixup", "color", "sharpness"])
+def test_integer_blends_are_float_blends_for_every_kind_of_factor(name):
+    """Factors next to fractions with small denominators are where a product comes close to an integer."""
+    low, high = TRANSFORMS[name].levels
+    denominators = [1, 2, 3, 7, 16, 85, 128, 251, 255]
+    factors = [p / q for q in denominators for p in {0, 1, q // 2, q - 1, q, q + 1, 2 * q - 1}]
+    levels = torch.tensor([(factor - TRANSFORMS[name].rest) / TRANSFORMS[name].span for factor in factors])
+    levels = torch.cat([levels, levels.nextafter(torch.tensor(9.0)), levels.nextafter(torch.tensor(-9.0))])
+    levels = levels[(levels >= low) & (levels <= high)].unsqueeze(1).tolist()
+    grid = torch.arange(256, dtype=torch.uint8)
+    image = torch.stack([grid.repeat(256), grid.repeat_interleave(256), grid.flip(0).repeat(256)]).view(1, 3, 256, 256)
+    images = torch.cat([image, image.flip(1)])
+    rows = len(levels)
+    plan = Plan.of(
+        [[name]] * rows + [[]],
+        levels=[*levels, []],
+        partners=[[rows]] * rows + [[]],
+        source=[0] * rows + [1],
+        out=range(rows),
+    )
+    expected = apply(images, plan, backend="reference")
+    for isa in instruction_sets():
+        assert torch.equal(run_on(isa, images, plan), expected)
+
+
+@pytest.mark.parametrize("isa", instruction_sets())
+def test_it_reads_nothing_beyond_its_images(isa):
+    """The batch ends where the next bytes are poison: were they read, they would show."""
+    for height, width in ((1, 1), (1, 3), (3, 1), (2, 2), (5, 63), (5, 64), (5, 65)):
+        memory = torch.full((3 * height * width + 256,), 255, dtype=torch.uint8)
+        images = memory[128 : 128 + 3 * height * width].view(1, 3, height, width)
+        images.zero_()
+        for name, transform in TRANSFORMS.items():
+            if name in ("invert", "solarize", "mixup", "cutmix"):
+                continue
+            levels = [[transform.limit], [0.5], [-0.5 if transform.signed else 0.25]]
+            plan = Plan.of([[name]] * 3, levels=levels, source=[0] * 3)
+            assert not run_on(isa, images, plan).any(), name
+
+
+def test_the_gil_is_free_while_it_works():
+    """Another thread counts on meanwhile."""
+    import threading
+    import time
+
+    images = make_images(0, 64, 3, 224, 224)
+    plan = Plan.of([["resized_crop", "blur", "rotate"]] * 64, levels=[[0, 0, 0.5]] * 64)
+    marks, stop = [], threading.Event()
+
+    def count() -> None:
+        while not stop.is_set():
+            marks.append(time.perf_counter())
+            time.sleep(0.0005)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    start = time.perf_counter()
+    apply(images, plan, backend="cpu")
+    end = time.perf_counter()
+    stop.set()
+    counter.join()
+    assert sum(start < mark < end for mark in marks) >= 3

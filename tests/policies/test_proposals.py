@@ -1,0 +1,101 @@
+"""Proposals: what is drawn, how often, and from what alone."""
+
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import seeds
+from outspan import PAPER_16, TRANSFORMS, Proposal, rng, uniform
+
+
+def chi2(counts: list[int]) -> float:
+    mean = sum(counts) / len(counts)
+    return sum((count - mean) ** 2 / mean for count in counts)
+
+
+def test_every_ordered_pair_is_equally_likely():
+    names = PAPER_16[:5]
+    plan = uniform(2, transforms=names, probability=1.0)(40_000, rng=rng.generator(0))
+    counts = Counter(map(tuple, plan.ops.tolist()))
+    assert set(counts) == set(itertools.permutations(range(5), 2))
+    assert chi2(list(counts.values())) < 50  # 19 degrees of freedom: p < 2e-4
+
+
+def test_with_replacement_pairs_may_repeat():
+    plan = uniform(2, transforms=PAPER_16[:5], probability=1.0, replacement=True)(40_000, rng=rng.generator(0))
+    counts = Counter(map(tuple, plan.ops.tolist()))
+    assert len(counts) == 25
+    assert chi2(list(counts.values())) < 57
+
+
+@given(seed=seeds, depth=st.integers(0, 16))
+def test_transforms_of_a_row_are_distinct(seed, depth):
+    plan = uniform(depth, probability=1.0)(7, rng=rng.generator(seed))
+    assert all(len(set(row)) == depth for row in plan.ops.tolist())
+
+
+def test_half_of_them_fire():
+    plan = uniform(2)(40_000, rng=rng.generator(0))
+    fired = Counter((plan.ops >= 0).sum(1).tolist())
+    for count, share in ((0, 0.25), (1, 0.5), (2, 0.25)):
+        assert abs(fired[count] / 40_000 - share) < 0.01
+
+
+def test_levels_are_uniform_over_the_range():
+    plan = uniform(1, probability=1.0)(160_000, rng=rng.generator(0))
+    for op, name in enumerate(plan.names):
+        levels = plan.levels[plan.ops == op]
+        low = -1.0 if TRANSFORMS[name].signed else 0.0
+        counts = torch.histc(levels, bins=20, min=low, max=1.0).tolist()
+        assert sum(counts) == len(levels)
+        assert chi2(counts) < 55, name
+
+
+@given(seed=seeds, size=st.integers(0, 6), candidates=st.integers(1, 4))
+def test_partners_are_rows_of_other_images(seed, size, candidates):
+    plan = uniform(2, transforms=("mixup", "cutmix"), probability=1.0)(size, rng=rng.generator(seed), candidates=candidates)
+    assert plan.source.tolist() == [image for image in range(size) for _ in range(candidates)]
+    own = plan.source[plan.partners] == plan.source.unsqueeze(1)
+    assert own.all() if size == 1 else not own.any()
+
+
+def test_partners_are_uniform_over_the_other_rows():
+    draw = uniform(1, transforms=("mixup",), probability=1.0)
+    counts = Counter(int(draw(4, rng=rng.generator(i), candidates=2).partners[2, 0]) for i in range(1500))
+    assert set(counts) == {0, 1, 4, 5, 6, 7}
+    assert chi2(list(counts.values())) < 24  # 5 degrees of freedom: p < 2.5e-4
+
+
+def test_places_are_uniform():
+    plan = uniform(1, transforms=("cutout",), probability=1.0)(20_000, rng=rng.generator(0))
+    for i in range(4):
+        assert chi2(torch.histc(plan.places[:, 0, i], bins=20, min=0, max=1).tolist()) < 55
+
+
+@given(seed=seeds)
+def test_a_draw_is_a_function_of_its_generator(seed):
+    first, again = (uniform(3)(5, rng=rng.generator(seed, "x"), candidates=2) for _ in range(2))
+    assert first.to_json() == again.to_json()
+
+
+def test_it_is_a_proposal():
+    assert isinstance(uniform(), Proposal)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"depth": 17}, r"depth must lie in \[0, 16\]"),
+        ({"depth": -1}, "depth must lie in"),
+        ({"depth": 1, "transforms": ()}, "depth must lie in"),
+        ({"probability": 1.5}, r"probability must lie in \[0, 1\], got 1.5"),
+        ({"transforms": ("rotat",), "depth": 1}, "did you mean 'rotate'"),
+    ],
+)
+def test_refuses_what_cannot_be_drawn(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        uniform(**arguments)

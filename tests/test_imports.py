@@ -1,0 +1,74 @@
+"""Imports point one way, and the command line starts without torch."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import outspan
+
+ROOT = Path(outspan.__file__).parent
+FLOORS = [
+    {"shapes", "rng", "plan", "config"},
+    {"transforms", "kernels"},
+    {"data", "models"},
+    {"policies"},
+    {"train"},
+    {"measure", "theory"},
+    {"text", "report", "integrations"},
+    {"cli"},
+]
+
+
+def floor(part: str) -> int:
+    found = [i for i, names in enumerate(FLOORS) if part in names]
+    assert found, f"{part} has no floor in the house"
+    return found[0]
+
+
+def upward(source: str, own: str) -> list[str]:
+    """Return what a module imports from a higher floor than its own."""
+    imported = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            imported += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported += [f"{node.module}.{alias.name}" if node.module == "outspan" else node.module for alias in node.names]
+    parts = {name.split(".")[1] for name in imported if name.startswith("outspan.")}
+    return sorted(part for part in parts if floor(part) > floor(own))
+
+
+@pytest.mark.parametrize("path", sorted(p.relative_to(ROOT) for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py"), ids=str)
+def test_no_arrow_points_back(path):
+    assert not upward((ROOT / path).read_text(), path.parts[0].removesuffix(".py"))
+
+
+def test_an_arrow_that_points_back_is_seen():
+    assert upward("from outspan.policies.proposals import uniform", "transforms") == ["policies"]
+    assert upward("from outspan import cli", "plan") == ["cli"]
+    assert upward("def f():\n    import outspan.train.loop", "data") == ["train"]
+
+
+def test_help_does_not_import_torch():
+    code = """
+import sys
+sys.argv = ["outspan", "--help"]
+from outspan.cli import main
+try:
+    main()
+finally:
+    print("torch" in sys.modules)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.endswith("False\n")
+    assert "gallery" in out
+
+
+def test_every_public_name_is_there():
+    for name in outspan.__all__:
+        assert getattr(outspan, name) is not None
+    assert set(outspan.__all__) <= set(dir(outspan))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = outspan.nothing

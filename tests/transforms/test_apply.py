@@ -1,0 +1,169 @@
+"""The executor: backends, what is refused, and what is left alone."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from conftest import make_images, run_on
+from outspan import TRANSFORMS, Plan, apply, rng, uniform
+from outspan.kernels import cpu
+
+
+def images(batch: int = 2) -> torch.Tensor:
+    return make_images(0, batch, 3, 8, 8)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu", "auto"])
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (Plan.of([["rotat"]]), "unknown transform 'rotat', did you mean 'rotate'"),
+        (Plan.of([["rotate"]], levels=[[4.6]]), r"level of 'rotate' must lie in \[-4.5, 4.5\], got 4.6 in row 0"),
+        (Plan.of([["rotate"]], levels=[[float("nan")]]), "level of 'rotate' must lie in .*, got nan"),
+        (Plan.of([["rotate"]], levels=[[float("inf")]]), "level of 'rotate' must lie in .*, got inf"),
+        (Plan.of([["invert"], ["cutout"]], levels=[[0], [-0.1]]), r"level of 'cutout' must lie in \[0, 1\], got -0.1 in row 1"),
+        (Plan.of([["posterize"]], levels=[[1.6]]), "level of 'posterize' must lie in"),
+        (Plan.of([["mixup"]], levels=[[0.5]]), "'mixup' in row 0 needs a partner row, got -1"),
+        (Plan.of([["invert"]], source=[2]), "the plan reads image 2, the batch has 2"),
+        (Plan.of([["cutout"]], levels=[[0.5]], places=[[[1.5, 0, 0, 0]]]), r"places must lie in \[0, 1\]"),
+        (Plan.of([["cutout"]], levels=[[0.5]], places=[[[float("nan")] * 4]]), r"places must lie in \[0, 1\]"),
+    ],
+)
+def test_refuses_plans_by_name(plan, message, backend, unchecked):
+    with pytest.raises(ValueError, match=message):
+        apply(images(), plan, backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (torch.zeros(1, 3, 8, 8), "images must be torch.uint8, got torch.float32"),
+        (
+            torch.zeros(3, 8, 8, dtype=torch.uint8),
+            r"images must have shape \[batch, channels, height, width\], got \[3, 8, 8\]",
+        ),
+        (torch.zeros(1, 2, 8, 8, dtype=torch.uint8), "images must have 1 or 3 channels, got 2"),
+        (torch.zeros(1, 4, 8, 8, dtype=torch.uint8), "images must have 1 or 3 channels, got 4"),
+        (torch.zeros(1, 3, 0, 8, dtype=torch.uint8), "at least one pixel"),
+    ],
+)
+def test_refuses_images_by_name(batch, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        apply(batch, Plan.of([["invert"]]))
+
+
+def test_refuses_a_wrong_fill_backend_and_device(unchecked):
+    plan = Plan.of([["cutout"]], levels=[[0.5]])
+    with pytest.raises(ValueError, match=r"fill must be 3 bytes, got \(1, 2\)"):
+        apply(images(), plan, fill=[1, 2])
+    with pytest.raises(ValueError, match="fill must be 3 bytes"):
+        apply(images(), plan, fill=[1, 2, 256])
+    with pytest.raises(ValueError, match="backend must be 'auto', 'reference' or 'cpu', got 'gpu'"):
+        apply(images(), plan, backend="gpu")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="backend 'cpu' needs images on the cpu, got meta"):
+        apply(images().to("meta"), plan, backend="cpu")
+
+
+def test_a_plan_changed_behind_our_back_is_refused_not_read_beyond():
+    plan = Plan.of([["invert"]])
+    plan.source[0] = 10**12
+    with pytest.raises(ValueError, match="the plan reads image 1000000000000"):
+        apply(images(), plan)
+    plan = Plan.of([["mixup"]], levels=[[0.5]], partners=[[0]])
+    plan.partners[0, 0] = 7
+    with pytest.raises((ValueError, IndexError)):
+        apply(images(), plan)
+
+
+def test_rows_read_the_images_they_name_and_come_out_as_asked(backend):
+    batch = images(3)
+    plan = Plan.of([["invert"], [], ["blur"], []], source=[2, 0, 1, 1], out=[3, 0, 0])
+    out = run_on(backend, batch, plan)
+    assert torch.equal(out, torch.stack([batch[1], 255 - batch[2], 255 - batch[2]]))
+
+
+def test_nothing_in_nothing_out(backend):
+    for batch, plan in ((images(0), Plan.of([])), (images(2), Plan.of([["invert"]] * 2, out=[]))):
+        out = run_on(backend, batch, plan)
+        assert out.shape == (0, 3, 8, 8)
+
+
+def test_views_and_channels_last_give_the_same():
+    batch = make_images(1, 6, 3, 10, 12)
+    plan = uniform(3, transforms=tuple(TRANSFORMS))(3, rng=rng.generator(0))
+    expected = apply(batch[::2].clone(), plan)
+    assert torch.equal(apply(batch[::2], plan), expected)
+    assert torch.equal(apply(batch[::2].contiguous(memory_format=torch.channels_last), plan), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_any_number_of_threads_gives_the_same(threads):
+    batch = make_images(2, 64, 3, 48, 48)
+    plan = uniform(4, transforms=tuple(TRANSFORMS))(64, rng=rng.generator(1), candidates=4)
+    expected = apply(batch, plan, backend="reference")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert all(torch.equal(apply(batch, plan), expected) for _ in range(5))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_callers_on_several_threads_do_not_disturb_one_another():
+    batch = make_images(3, 64, 3, 48, 48)
+    plans = [uniform(3, transforms=tuple(TRANSFORMS))(64, rng=rng.generator(2, i)) for i in range(4)]
+    expected = [apply(batch, plan, backend="reference") for plan in plans]
+    right = [0] * 4
+
+    def work(i: int) -> None:
+        for _ in range(10):
+            right[i] += torch.equal(apply(batch, plans[i]), expected[i])
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert right == [10] * 4
+
+
+FORKED = """
+import multiprocessing, torch
+from outspan import apply, rng, uniform
+images = torch.arange(64 * 3 * 48 * 48, dtype=torch.int32).remainder_(251).to(torch.uint8).view(64, 3, 48, 48)
+plan = uniform(3)(64, rng=rng.generator(0))
+torch.set_num_threads(2)
+here = apply(images, plan).numpy().tobytes()
+
+def work(_):
+    return apply(images, plan).numpy().tobytes() == here  # torch's own threads do not survive a fork
+
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map_async(work, range(4)).get(timeout=60) == [True] * 4
+"""
+
+
+def test_works_in_a_forked_child():
+    """Loaders fork after the parent has used its threads, which the child does not have."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=120)
+
+
+def test_without_the_kernel_it_says_so_once_and_gives_the_same(monkeypatch):
+    from outspan.transforms.apply import _say_slow
+
+    plan = Plan.of([["rotate", "invert"]], levels=[[0.5, 0]])
+    expected = apply(images(), plan)
+    monkeypatch.setattr(cpu, "_cpu", None)
+    cpu.knows.cache_clear()
+    _say_slow.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match="without its compiled kernel"):
+            assert torch.equal(apply(images(), plan), expected)
+        assert torch.equal(apply(images(), plan), expected)  # warnings are errors here: a second one would raise
+        with pytest.raises(ValueError, match="backend 'cpu' is not built"):
+            apply(images(), plan, backend="cpu")
+    finally:
+        cpu.knows.cache_clear()

@@ -1,0 +1,68 @@
+"""Mixing transforms and what they do to labels."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import make_images, seeds
+from outspan import TRANSFORMS, Plan, apply, mix_labels, rng, uniform
+
+
+def test_mixup_takes_the_partner_as_it_stands_before_the_step():
+    images = torch.tensor([0, 200], dtype=torch.uint8).view(2, 1, 1, 1)
+    plan = Plan.of([["invert", "mixup"], ["invert", "mixup"]], levels=[[0, 0.5], [0, 0.5]], partners=[[-1, 1], [-1, 0]])
+    assert apply(images, plan).flatten().tolist() == [155, 155]  # 255 and 55, each with the other's 55 and 255
+
+
+def test_mixup_labels_by_weight_and_cutmix_labels_by_area():
+    plan = Plan.of(
+        [["mixup"], ["cutmix"], []],
+        levels=[[0.25], [0.5], []],
+        places=[[[0] * 4], [[0, 0, 0, 0]], []],  # the corner: a quarter of the square remains
+        partners=[[2], [2], []],
+    )
+    targets = mix_labels(torch.tensor([0, 1, 2]), plan, 3, (32, 32))
+    assert targets.tolist() == [[0.75, 0, 0.25], [0, 1 - 64 / 1024, 64 / 1024], [0, 0, 1]]
+
+
+@given(seed=seeds, depth=st.integers(0, 5))
+def test_labels_follow_the_pixels(seed, depth):
+    """Images that are one number everywhere are their own labels, up to the rounding of a byte at every step."""
+    values = torch.arange(6) * 40
+    images = values.to(torch.uint8).view(6, 1, 1, 1).expand(6, 1, 8, 8)
+    plan = uniform(depth, transforms=("mixup", "horizontal_flip"), replacement=True)(6, rng=rng.generator(seed))
+    means = apply(images, plan).double().mean((1, 2, 3))
+    targets = mix_labels(torch.arange(6), plan, 6, (8, 8))
+    assert torch.allclose(targets.double() @ values.double(), means, atol=depth + 1e-3)
+    assert torch.allclose(targets.sum(1), torch.ones(6))
+
+
+def test_labels_are_those_of_the_rows_that_come_out():
+    plan = uniform(3, transforms=tuple(TRANSFORMS))(5, rng=rng.generator(0), candidates=2)
+    labels = torch.tensor([3, 1, 2, 0, 3])
+    whole = mix_labels(labels, plan, 4, (32, 32))
+    assert torch.equal(mix_labels(labels, plan[[7, 2]], 4, (32, 32)), whole[[7, 2]])
+    soft = torch.eye(4)[labels]
+    assert torch.equal(mix_labels(soft, plan, 4, (32, 32)), whole)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.tensor([0, 3]), r"labels must lie in \[0, 2\], got 0 to 3"),
+        (torch.tensor([0, -1]), r"labels must lie in"),
+        (torch.tensor([0.0, 1.0]), "labels must be class numbers"),
+        (torch.zeros(2, 4), "soft labels must have 3 columns, got 4"),
+        (torch.tensor([0]), "the plan reads label 1, there are 1"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        mix_labels(labels, Plan.of([["invert"]] * 2), 3, (4, 4))
+
+
+def test_mixing_with_oneself_changes_nothing():
+    images = make_images(0, 2, 3, 8, 8)
+    plan = Plan.of([["mixup"], ["cutmix"]], levels=[[0.37], [0.5]], partners=[[0], [1]])
+    assert torch.equal(apply(images, plan), images)

@@ -1,0 +1,73 @@
+"""The last step."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import make_images, run_on
+from outspan import TRANSFORMS, Normalize, apply, normalize, rng, uniform
+
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+TYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_fused_is_the_same_as_afterwards(channels, dtype, channels_last, backend):
+    images = make_images(0, 9, channels, 13, 70)
+    plan = uniform(3, transforms=tuple(TRANSFORMS))(9, rng=rng.generator(0), candidates=2)
+    last = Normalize(MEAN[:channels], STD[:channels], dtype, channels_last)
+    fused = run_on(backend, images, plan, normalize=last)
+    after = normalize(apply(images, plan), MEAN[:channels], STD[:channels], dtype=dtype, channels_last=channels_last)
+    assert fused.dtype == dtype
+    assert torch.equal(fused, after)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    assert fused.is_contiguous(memory_format=layout)
+    assert after.is_contiguous(memory_format=layout)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_value_is_the_nearest_to_the_formula(dtype):
+    """Rounded once: of the neighbours of each value none is nearer to (v / 255 - mean) / std in doubles."""
+    every = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
+    out = normalize(every, MEAN[:1], STD[:1], dtype=dtype).flatten()
+    bits = out.view(torch.int32 if dtype == torch.float32 else torch.int16)
+    exact = (np.arange(256) / 255 - MEAN[0]) / STD[0]
+    for step in (-1, 1):
+        neighbour = (bits + step).view(dtype)
+        for value, near, other in zip(exact.tolist(), out.double().tolist(), neighbour.double().tolist(), strict=True):
+            assert abs(Fraction(near) - Fraction(value)) <= abs(Fraction(other) - Fraction(value))
+
+
+def test_bfloat16_is_not_rounded_through_float32():
+    """At this mean the value of byte 0 lies just above the middle of two bfloat16, nearer than float32 can tell."""
+    mean = -(1 + 2**-8 + 2**-30)
+    value = Normalize((mean,), (1.0,), torch.bfloat16).table[0, 0]
+    assert value.item() == 1 + 2**-7
+    assert torch.tensor(-mean, dtype=torch.float64).to(torch.bfloat16).item() == 1.0  # what two roundings give
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((0.5,) * 2, (0.5,) * 2), "1 or 3 entries, got 2 and 2"),
+        (((0.5,), (0.5,) * 3), "1 or 3 entries, got 1 and 3"),
+        (((0.5,), (0.0,)), "std positive"),
+        (((float("nan"),), (1.0,)), "mean must be finite"),
+        (((0.5,), (0.5,), torch.float64), "dtype must be one of"),
+    ],
+)
+def test_refuses_what_cannot_be_meant(arguments, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        Normalize(*arguments)
+
+
+def test_refuses_images_of_other_channels():
+    images = make_images(0, 1, 1, 4, 4)
+    with pytest.raises(ValueError, match="3 channels, the images have 1"):
+        normalize(images, MEAN, STD)
+    with pytest.raises(ValueError, match="normalize is for 3 channels, the images have 1"):
+        apply(images, uniform(1)(1, rng=rng.generator(0)), normalize=Normalize(MEAN, STD))

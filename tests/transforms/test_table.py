@@ -1,0 +1,58 @@
+"""The table itself."""
+
+import pytest
+
+from outspan import PAPER_16, TRANSFORMS
+from outspan.transforms.table import find
+
+# From the paper's Table 5 and the design: what level 1 and, where there is one, level -1 mean.
+ENDS = {
+    "brightness": (1.9, 0.1),
+    "color": (1.9, 0.1),
+    "contrast": (1.9, 0.1),
+    "sharpness": (1.9, 0.1),
+    "posterize": (4,),
+    "solarize": (0,),
+    "rotate": (30, -30),
+    "shear_x": (0.3, -0.3),
+    "shear_y": (0.3, -0.3),
+    "translate_x": (10 / 32, -10 / 32),
+    "translate_y": (10 / 32, -10 / 32),
+    "cutout": (0.5,),
+    "mixup": (1,),
+    "cutmix": (1,),
+    "random_crop": (4 / 32,),
+}
+LIMITS = {"rotate": 4.5, "shear_x": 3.3, "shear_y": 3.3, "translate_x": 3.2, "translate_y": 3.2, "posterize": 1.5}
+LIMITS |= dict.fromkeys(("brightness", "color", "contrast", "sharpness"), 1.1)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_ranges_are_the_designs(name):
+    transform = TRANSFORMS[name]
+    assert transform.graded == (name in ENDS)
+    assert transform.limit == LIMITS.get(name, 1.0)
+    if transform.graded:
+        ends = (transform.rest + transform.span, transform.rest - transform.span)
+        assert ends[: 1 + transform.signed] == pytest.approx(ENDS[name])
+        assert transform.unit
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_every_transform_says_what_it_does(name):
+    lines = (TRANSFORMS[name].function.__doc__ or "").splitlines()
+    assert lines
+    assert lines[0].endswith(".")
+    if TRANSFORMS[name].graded:
+        assert "identity" in lines[0] or "(1)" in lines[0]
+
+
+def test_the_papers_sixteen():
+    assert len(set(PAPER_16)) == 16
+    assert list(PAPER_16) == sorted(PAPER_16)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("rotat", "rotate"), ("sheer_x", "shear_x"), ("autocontrast", "auto_contrast")])
+def test_the_nearest_name_is_offered(typed, meant):
+    with pytest.raises(ValueError, match=f"unknown transform '{typed}', did you mean '{meant}'"):
+        find(typed)

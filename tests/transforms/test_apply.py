@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from conftest import make_images, run_on
-from outspan import TRANSFORMS, Plan, apply, rng, uniform
+from outspan import TRANSFORMS, Normalize, Plan, apply, rng, uniform
 from outspan.kernels import cpu
 
 
@@ -89,6 +89,34 @@ def test_nothing_in_nothing_out(backend):
     for batch, plan in ((images(0), Plan.of([])), (images(2), Plan.of([["invert"]] * 2, out=[]))):
         out = run_on(backend, batch, plan)
         assert out.shape == (0, 3, 8, 8)
+
+
+def test_out_is_written_and_returned(backend):
+    batch, plan = images(3), Plan.of([["invert"]] * 3)
+    out = torch.zeros_like(batch)
+    assert run_on(backend, batch, plan, out=out) is out
+    assert torch.equal(out, 255 - batch)
+    last = Normalize((0.5,) * 3, (0.5,) * 3, torch.bfloat16, channels_last=True)
+    out = torch.empty((3, 3, 8, 8), dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
+    assert run_on(backend, batch, plan, out=out, normalize=last) is out
+    assert torch.equal(out, last(255 - batch))
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        torch.empty(2, 3, 8, 8, dtype=torch.uint8),
+        torch.empty(3, 3, 8, 8),
+        torch.empty(6, 3, 8, 8, dtype=torch.uint8)[::2],
+        torch.empty(3, 3, 8, 8, dtype=torch.uint8, device="meta"),
+    ],
+)
+def test_out_that_does_not_fit_is_refused(out):
+    with pytest.raises(ValueError, match=r"out must be torch.uint8 \[3, 3, 8, 8\] on cpu"):
+        apply(images(3), Plan.of([["invert"]] * 3), out=out)
+    batch = images(3)
+    with pytest.raises(ValueError, match="out must not share memory"):
+        apply(batch, Plan.of([["invert"]] * 3), out=batch)
 
 
 def test_views_and_channels_last_give_the_same():

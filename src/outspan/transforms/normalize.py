@@ -43,10 +43,10 @@ class Normalize:
             exact = np.ldexp(np.rint(mantissa * 256), exponent - 8)
         return torch.from_numpy(exact).to(self.dtype)
 
-    def empty(self, shape: tuple[int, ...], device: torch.device) -> Tensor:
-        """Return an uninitialised result of this type and layout."""
-        layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        return torch.empty(shape, dtype=self.dtype, device=device, memory_format=layout)
+    @property
+    def layout(self) -> torch.memory_format:
+        """How the result lies in memory."""
+        return torch.channels_last if self.channels_last else torch.contiguous_format
 
     def __call__(self, images: Images) -> Normalized:
         """Look up every pixel."""
@@ -54,8 +54,7 @@ class Normalize:
         if channels != len(self.mean):
             raise ValueError(f"mean and std are for {len(self.mean)} channels, the images have {channels}")
         index = images.long() + 256 * torch.arange(channels, device=images.device).view(-1, 1, 1)
-        out = self.empty(tuple(images.shape), images.device)
-        return out.copy_(self.table.to(images.device).flatten()[index])
+        return self.table.to(images.device).flatten()[index].contiguous(memory_format=self.layout)
 
 
 def normalize(

@@ -36,21 +36,18 @@ def _meaning(names: tuple[str, ...]) -> Any:
     return _cpu.mean(list(names), [t.rest for t in found], [t.span for t in found], list(low), list(high))
 
 
-def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None) -> Tensor | None:
-    """Execute a plan, or return None where it is not valid.
+def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None, out: Tensor) -> bool:
+    """Execute a plan into `out`, or return False where it is not valid.
 
     The GIL is free meanwhile, and at most `torch.get_num_threads()` threads work.
     """
     assert _cpu is not None
-    shape = (len(plan.out), *images.shape[1:])
-    if normalize is None:
-        out, table, size, channels_last = torch.empty(shape, dtype=torch.uint8), 0, 0, False
-    else:
-        out = normalize.empty(shape, images.device)
+    table, size, channels_last = 0, 0, False
+    if normalize is not None:
         table, size, channels_last = normalize.table.data_ptr(), normalize.table.element_size(), normalize.channels_last
     images = images.contiguous()
     columns = [t.contiguous() for t in (plan.ops, plan.levels, plan.places, plan.partners, plan.source, plan.out)]
-    done = _cpu.apply(
+    return _cpu.apply(
         _meaning(plan.names),
         images.data_ptr(),
         tuple(images.shape),
@@ -63,4 +60,3 @@ def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None
         channels_last,
         torch.get_num_threads(),
     )
-    return out if done else None

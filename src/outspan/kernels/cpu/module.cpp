@@ -263,13 +263,13 @@ class Execution {
     std::vector<Phase> phases_;
 };
 
-// A large output comes as fresh pages; in huge ones its first touch costs a fraction of the faults.
+// glibc maps anything above 32 MiB anew each time; in huge pages its first touch costs a fraction of the faults.
 void prefer_huge_pages([[maybe_unused]] uint8_t *start, [[maybe_unused]] int64_t bytes) {
 #ifdef __linux__
     constexpr uintptr_t huge = 2 << 20;
     const uintptr_t first = (reinterpret_cast<uintptr_t>(start) + huge - 1) / huge * huge;
     const uintptr_t last = (reinterpret_cast<uintptr_t>(start) + uintptr_t(bytes)) / huge * huge;
-    if (last > first) madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);
+    if (bytes > 32 << 20) madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);
 #endif
 }
 

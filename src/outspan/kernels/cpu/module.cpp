@@ -55,6 +55,14 @@ const Kernels *chosen = best();
 using Bytes = std::unique_ptr<uint8_t[]>;
 Bytes allocate(int64_t count) { return Bytes(new uint8_t[size_t(std::max<int64_t>(count, 1))]); }
 
+// Each thread keeps its few images of scratch: touched before, they are mapped and often still in cache.
+uint8_t *scratch_of_this_thread(int64_t count) {
+    thread_local Bytes bytes;
+    thread_local int64_t size = 0;
+    if (size < count) bytes = allocate(count), size = count;
+    return bytes.get();
+}
+
 // What a plan's names mean: for each the kernel's op, the magnitude rest + span * level, and the levels allowed.
 struct Meaning {
     std::vector<Op> ops;
@@ -130,13 +138,12 @@ class Execution {
     }
 
     void run() {
-        const int64_t scratch = 3 * (shape_.bytes() + 64) + shape_.bytes();
-        Bytes memory = allocate(threads_ * scratch);
-        std::vector<std::vector<Step>> steps(size_t(threads_), std::vector<Step>(size_t(plan_.steps)));
         const int64_t chunk = std::max<int64_t>(1, (64 << 10) / shape_.bytes());
         std::vector<std::atomic<int64_t>> claimed(phases_.size()), done(phases_.size());
         // Threads claim a few rows at a time, and wait only for what the next phase reads.
-        Pool::run(threads_, [&](int thread) {
+        Pool::run(threads_, [&] {
+            uint8_t *scratch = scratch_of_this_thread(3 * (shape_.bytes() + 64) + shape_.bytes());
+            std::vector<Step> steps(static_cast<size_t>(plan_.steps));
             for (size_t p = 0; p < phases_.size(); ++p) {
                 if (p)
                     while (done[p - 1].load(std::memory_order_acquire) < phases_[p - 1].awaited) std::this_thread::yield();
@@ -145,7 +152,7 @@ class Execution {
                 for (int64_t start; (start = claimed[p].fetch_add(chunk)) < count;) {
                     const int64_t stop = std::min(start + chunk, count);
                     for (int64_t i = start; i < stop; ++i)
-                        advance(phase.rows[size_t(i)], phase.step, steps[size_t(thread)].data(), memory.get() + thread * scratch);
+                        advance(phase.rows[size_t(i)], phase.step, steps.data(), scratch);
                     done[p].fetch_add(std::clamp<int64_t>(phase.awaited - start, 0, stop - start), std::memory_order_release);
                 }
             }

@@ -16,21 +16,20 @@ namespace outspan {
 
 class Pool {
   public:
-    // Calls `work(thread)` on this thread as 0 and on up to `threads - 1` others, and returns when all that began have
-    // ended. A second caller meanwhile works alone.
-    static void run(int threads, const std::function<void(int)> &work) {
+    // Calls `work()` on this thread and on up to `threads - 1` others, and returns when all that began have ended.
+    // A second caller meanwhile works alone.
+    static void run(int threads, const std::function<void()> &work) {
         Pool &pool = instance();
         std::unique_lock<std::mutex> turn(pool.turn_, std::try_to_lock);
-        if (threads <= 1 || !turn.owns_lock()) return work(0);
+        if (threads <= 1 || !turn.owns_lock()) return work();
         {
             std::lock_guard<std::mutex> lock(pool.mutex_);
             for (; pool.started_ < threads - 1; ++pool.started_) std::thread(&Pool::serve, &pool).detach();
             pool.work_ = &work;
-            pool.next_ = 1;
-            pool.last_ = threads - 1;
+            pool.wanted_ = threads - 1;
         }
         pool.wake_.notify_all();
-        work(0);
+        work();
         std::unique_lock<std::mutex> lock(pool.mutex_);
         pool.work_ = nullptr;  // who has not begun by now need not
         pool.idle_.wait(lock, [&pool] { return pool.active_ == 0; });
@@ -53,12 +52,11 @@ class Pool {
     void serve() {
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
-            wake_.wait(lock, [this] { return work_ && next_ <= last_; });
-            const std::function<void(int)> &work = *work_;
-            const int thread = next_++;
-            ++active_;
+            wake_.wait(lock, [this] { return work_ && wanted_ > 0; });
+            const std::function<void()> &work = *work_;
+            --wanted_, ++active_;
             lock.unlock();
-            work(thread);
+            work();
             lock.lock();
             if (--active_ == 0) idle_.notify_one();
         }
@@ -66,8 +64,8 @@ class Pool {
 
     std::mutex turn_, mutex_;
     std::condition_variable wake_, idle_;
-    const std::function<void(int)> *work_ = nullptr;
-    int started_ = 0, next_ = 1, last_ = 0, active_ = 0;
+    const std::function<void()> *work_ = nullptr;
+    int started_ = 0, wanted_ = 0, active_ = 0;
 };
 
 }  // namespace outspan

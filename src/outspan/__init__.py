@@ -9,8 +9,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outspan import rng as rng
     from outspan.plan import Plan as Plan
+    from outspan.policies.plain import Batch as Batch
+    from outspan.policies.plain import Plain as Plain
+    from outspan.policies.plain import soft_cross_entropy as soft_cross_entropy
     from outspan.policies.proposals import Proposal as Proposal
+    from outspan.policies.proposals import Step as Step
+    from outspan.policies.proposals import any_of as any_of
+    from outspan.policies.proposals import sequence as sequence
     from outspan.policies.proposals import uniform as uniform
+    from outspan.policies.published import augmix as augmix
+    from outspan.policies.published import autoaugment as autoaugment
+    from outspan.policies.published import cutmix as cutmix
+    from outspan.policies.published import mixup as mixup
+    from outspan.policies.published import randaugment as randaugment
+    from outspan.policies.published import trivialaugment as trivialaugment
+    from outspan.policies.published import uniformaugment as uniformaugment
+    from outspan.policies.uncertain import Uncertain as Uncertain
     from outspan.transforms.apply import apply as apply
     from outspan.transforms.labels import mix_labels as mix_labels
     from outspan.transforms.normalize import Normalize as Normalize
@@ -23,8 +37,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Plan": "outspan.plan",
-    "Proposal": "outspan.policies.proposals",
-    "uniform": "outspan.policies.proposals",
+    **dict.fromkeys(("Batch", "Plain", "soft_cross_entropy"), "outspan.policies.plain"),
+    **dict.fromkeys(("Proposal", "Step", "any_of", "sequence", "uniform"), "outspan.policies.proposals"),
+    **dict.fromkeys(
+        ("augmix", "autoaugment", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),
+        "outspan.policies.published",
+    ),
+    "Uncertain": "outspan.policies.uncertain",
     "apply": "outspan.transforms.apply",
     "mix_labels": "outspan.transforms.labels",
     "Normalize": "outspan.transforms.normalize",
@@ -37,15 +56,29 @@ _HOMES = {
 __all__ = [
     "PAPER_16",
     "TRANSFORMS",
+    "Batch",
     "Normalize",
+    "Plain",
     "Plan",
     "Proposal",
+    "Step",
     "Transform",
+    "Uncertain",
+    "any_of",
     "apply",
+    "augmix",
+    "autoaugment",
+    "cutmix",
     "mix_labels",
+    "mixup",
     "normalize",
+    "randaugment",
     "rng",
+    "sequence",
+    "soft_cross_entropy",
+    "trivialaugment",
     "uniform",
+    "uniformaugment",
 ]
 
 

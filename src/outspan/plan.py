@@ -69,8 +69,8 @@ class Plan:
         cls,
         steps: Sequence[Sequence[str]],
         *,
-        levels: Sequence[Sequence[float | int]] | None = None,
-        places: Sequence[Sequence[Sequence[float | int]]] | None = None,
+        levels: Sequence[Sequence[float]] | None = None,
+        places: Sequence[Sequence[Sequence[float]]] | None = None,
         partners: Sequence[Sequence[int]] | None = None,
         source: Sequence[int] | None = None,
         out: Sequence[int] | None = None,
@@ -128,6 +128,35 @@ class Plan:
             parts["out"].append(plan.out + first)
             first += rows
         return cls(names, **{name: torch.cat(tensors) for name, tensors in parts.items()})
+
+    def then(self, other: "Plan") -> "Plan":
+        """Append the steps of another plan, whose row k goes on from this plan's output k; partners likewise."""
+        rows = len(self.ops)
+        if len(other.ops) != len(self.out) or not other._is_plain() or len(self.out.unique()) != len(self.out):
+            raise ValueError(f"the second plan must have one row for each of {len(self.out)} outputs, got {len(other.ops)}")
+        names = tuple(dict.fromkeys((*self.names, *other.names)))
+        renamed = torch.tensor([*(names.index(name) for name in other.names), -1], dtype=torch.int16)
+        here = torch.tensor([*(names.index(name) for name in self.names), -1], dtype=torch.int16)
+        rows_of = torch.cat([self.out, torch.tensor([-1])])  # the last entry stands for "none"
+        added = {
+            "ops": torch.full((rows, other.ops.shape[1]), -1, dtype=torch.int16),
+            "levels": torch.zeros((rows, other.ops.shape[1])),
+            "places": torch.zeros((rows, other.ops.shape[1], 4)),
+            "partners": torch.full((rows, other.ops.shape[1]), -1),
+        }
+        added["ops"][self.out] = renamed[other.ops.long()]
+        added["levels"][self.out] = other.levels
+        added["places"][self.out] = other.places
+        added["partners"][self.out] = rows_of[other.partners]
+        return Plan(
+            names,
+            torch.cat([here[self.ops.long()], added["ops"]], dim=1),
+            torch.cat([self.levels, added["levels"]], dim=1),
+            torch.cat([self.places, added["places"]], dim=1),
+            torch.cat([self.partners, added["partners"]], dim=1),
+            self.source,
+            self.out,
+        )
 
     def __len__(self) -> int:
         """Return how many images come out."""

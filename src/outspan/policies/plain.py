@@ -1,0 +1,80 @@
+"""The plain policy: draw one plan a batch and apply it."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from outspan import rng
+from outspan.plan import Plan
+from outspan.policies.proposals import Proposal
+from outspan.policies.published import DEFAULTS
+from outspan.shapes import Float32, Images, Int64, Normalized, Num
+from outspan.transforms.apply import apply
+from outspan.transforms.labels import mix_labels
+from outspan.transforms.normalize import Normalize
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Images ready to train on, their soft targets, and what was done to them."""
+
+    images: Normalized
+    targets: Float32[Tensor, "B classes"]
+    drawn: Plan = field(repr=False)  # everything that was drawn
+    chosen: Int64[Tensor, " B"] | None = field(default=None, repr=False)  # which outputs of it these are; None is all
+    losses: Float32[Tensor, "images candidates"] | None = field(default=None, repr=False)  # of everything drawn, if scored
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of these images alone. Asking for it waits for the device."""
+        return self.drawn if self.chosen is None else self.drawn[self.chosen.cpu()]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Apply what is proposed, then the default transforms: `policy(images, labels, step=step)`."""
+
+    propose: Proposal
+    classes: int
+    defaults: str | Proposal = "none"
+    normalize: Normalize | None = None  # None scales bytes to [0, 1]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        find_defaults(self.defaults)
+
+    def __call__(self, images: Images, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
+        """Augment a batch; what is drawn depends on the seed and the step alone."""
+        plan = draw(self.propose, self.defaults, len(images), seed=self.seed, step=step)
+        height, width = images.shape[-2:]
+        targets = mix_labels(labels, plan, self.classes, (height, width))
+        return Batch(execute(images, plan, self.normalize), targets, plan)
+
+
+def find_defaults(defaults: str | Proposal) -> Proposal:
+    """Return the default transforms by name; a proposal is its own."""
+    if not isinstance(defaults, str):
+        return defaults
+    if defaults not in DEFAULTS:
+        raise ValueError(f"defaults must be a proposal or one of {', '.join(DEFAULTS)}, got {defaults!r}")
+    return DEFAULTS[defaults]
+
+
+def draw(propose: Proposal, defaults: str | Proposal, size: int, *, seed: int, step: int, candidates: int = 1) -> Plan:
+    """Draw the plan of a step: what is proposed, then the defaults."""
+    plan = propose(size, rng=rng.generator(seed, "augment", step), candidates=candidates)
+    after = find_defaults(defaults)(size, rng=rng.generator(seed, "defaults", step), candidates=candidates)
+    return plan.then(after) if after.ops.numel() else plan
+
+
+def execute(images: Images, plan: Plan, normalize: Normalize | None) -> Tensor:
+    """Apply a plan and normalise; cutout is filled with the data's mean."""
+    channels = images.shape[1]
+    last = normalize or Normalize((0.0,) * channels, (1.0,) * channels)
+    return apply(images, plan, fill=[round(255 * min(max(mean, 0), 1)) for mean in last.mean], normalize=last)
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Return the cross entropy against soft targets [B, classes], averaged, or "none" for one number a sample."""
+    return torch.nn.functional.cross_entropy(logits, targets, reduction=reduction)

@@ -1,0 +1,256 @@
+"""Augmentations as their papers publish them, each a proposal. Ranges are in the unit of our levels."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import torch
+
+from outspan.plan import Plan
+from outspan.policies.proposals import Proposal, Step, any_of, propose, sequence
+from outspan.transforms.table import TRANSFORMS
+
+
+def _reach(*, degrees: float, shear: float, shift: float, factor: float, bits: int) -> dict[str, float]:
+    """Return the largest level of each of the 14 common transforms; ungraded ones reach 0."""
+    level = {
+        "rotate": degrees / 30,
+        "shear_x": shear / 0.3,
+        "shear_y": shear / 0.3,
+        "translate_x": shift / (10 / 32),
+        "translate_y": shift / (10 / 32),
+        "posterize": bits / 4,
+        "solarize": 1.0,
+        **dict.fromkeys(("brightness", "color", "contrast", "sharpness"), factor / 0.9),
+        **dict.fromkeys(("identity", "auto_contrast", "equalize"), 0.0),
+    }
+    return {name: min(level[name], TRANSFORMS[name].limit) for name in sorted(level)}
+
+
+# arXiv:1909.13719 takes AutoAugment's ranges (arXiv:1805.09501, Table 6): 150 of 331 pixels, 30 degrees, 4 to 8 bits.
+RANDAUGMENT = MappingProxyType(_reach(degrees=30, shear=0.3, shift=150 / 331, factor=0.9, bits=4))
+
+
+def randaugment(depth: int = 2, magnitude: float = 9) -> Proposal:
+    """RandAugment (arXiv:1909.13719): `depth` of 14 transforms, all at magnitude/30 of their range, either direction."""
+    if not 0 <= magnitude <= 30:
+        raise ValueError(f"magnitude must lie in [0, 30], got {magnitude}")
+    levels = {name: reach * magnitude / 30 for name, reach in RANDAUGMENT.items()}
+    return any_of([Step(name, level, level, mirrored=TRANSFORMS[name].signed) for name, level in levels.items()], depth)
+
+
+def trivialaugment(*, wide: bool = True, side: int = 32) -> Proposal:
+    """TrivialAugment (arXiv:2103.10158): one of 14 transforms at one of 31 strengths.
+
+    The wide ranges move by 32 pixels whatever the size, so they need the image's side.
+    """
+    reach = _reach(degrees=135, shear=0.99, shift=32 / side, factor=0.99, bits=6) if wide else RANDAUGMENT
+    return any_of([Step(name, 0.0, top, mirrored=TRANSFORMS[name].signed, bins=31) for name, top in reach.items()], 1)
+
+
+def uniformaugment(depth: int = 2) -> Proposal:
+    """UniformAugment (arXiv:2003.14348): transforms, strengths and probabilities all uniform; U(0, 1) comes to ½."""
+    options = [Step(name, 0.0, top, 0.5, mirrored=TRANSFORMS[name].signed) for name, top in RANDAUGMENT.items()]
+    return any_of(options, depth)
+
+
+def autoaugment(data: str = "cifar") -> Proposal:
+    """AutoAugment (arXiv:1805.09501): one of the 25 published pairs for "cifar", "svhn" or "imagenet"."""
+    if data not in AUTOAUGMENT:
+        raise ValueError(f"data must be one of {', '.join(AUTOAUGMENT)}, got {data!r}")
+    pairs = [[_published(*step.split()) for step in pair.split(", ")] for pair in AUTOAUGMENT[data]]
+    options = [step for pair in pairs for step in pair]
+    count = np.uint64(len(pairs))
+
+    def pick(bits: np.ndarray) -> np.ndarray:
+        pair = (bits[:, :1] * count >> np.uint64(20)).astype(np.intp)
+        return 2 * pair + np.arange(2)
+
+    return propose(options, 2, pick)
+
+
+def _published(name: str, probability: str, magnitude: str = "0") -> Step:
+    """Read "rotate 0.7 2": with probability 0.7 at 2 of 9 of its range."""
+    share = float(magnitude) / 9
+    if name in ("brightness", "color", "contrast", "sharpness"):  # from 0.1 to 1.9: one direction, the identity halfway
+        return Step(name, 2 * share - 1, 2 * share - 1, float(probability))
+    level = RANDAUGMENT.get(name, 0.0) * share
+    return Step(name, level, level, float(probability), mirrored=TRANSFORMS[name].signed)
+
+
+def mixup(alpha: float = 1.0) -> Proposal:
+    """Mixup (arXiv:1710.09412): every image with another, at a weight from Beta(alpha, alpha)."""
+    return _with_levels(Step("mixup"), lambda rng, shape: rng.beta(alpha, alpha, shape))
+
+
+def cutmix(alpha: float = 1.0) -> Proposal:
+    """CutMix (arXiv:1905.04899): another image in a square of area 1 - Beta(alpha, alpha)."""
+    return _with_levels(Step("cutmix"), lambda rng, shape: np.sqrt(1 - rng.beta(alpha, alpha, shape)))
+
+
+def _with_levels(step: Step, law: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]) -> Proposal:
+    whole = sequence(step)
+
+    def draw(size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
+        plan = whole(size, rng=rng, candidates=candidates)
+        return replace(plan, levels=torch.from_numpy(law(rng, tuple(plan.ops.shape)).astype(np.float32)))
+
+    return draw
+
+
+def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float = 1.0) -> Proposal:
+    """AugMix (arXiv:1912.02781): `width` chains of 1 to `depth` transforms, mixed with one another and with the image.
+
+    The chains are helper rows that the image's row blends in one after the other, in bytes. The paper leaves colour,
+    contrast, brightness and sharpness out, since its test corruptions contain them, and posterizes from 4 bits down.
+    """
+    if not 0 < severity <= 10:
+        raise ValueError(f"severity must lie in (0, 10], got {severity}")
+    reach = _reach(degrees=30, shear=0.3, shift=1 / 3, factor=0, bits=4)
+    names = [name for name in reach if name not in ("identity", "brightness", "color", "contrast", "sharpness")]
+    low, high = 0.01, severity / 10
+    graded = [Step(n, low * reach[n], high * reach[n], mirrored=TRANSFORMS[n].signed) for n in names if n != "posterize"]
+    chains = any_of([*graded, Step("posterize", 1.0, 1 + min(high, 0.5))], depth)
+
+    def draw(size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
+        rows = size * candidates
+        chain = chains(size, rng=rng, candidates=candidates * width)
+        lengths = torch.from_numpy(rng.integers(1, depth + 1, rows * width))
+        ops = chain.ops.masked_fill(torch.arange(depth) >= lengths.unsqueeze(1), -1)
+        blend = len(chain.names)
+        kept = rng.beta(alpha, alpha, (rows, 1))  # the share of the image itself
+        shares = (1 - kept) * rng.dirichlet(np.full(width, alpha), rows)
+        # Blended in one after the other: each weight is its share of what is left after the later ones.
+        left = np.cumsum(np.concatenate([kept, shares], axis=1), axis=1)[:, 1:]
+        weights = torch.from_numpy((shares / np.maximum(left, 1e-12)).clip(0, 1).astype(np.float32))
+        helpers = torch.arange(rows * width).view(rows, width) + rows
+        return Plan(
+            (*chain.names, "mixup"),
+            _corners(torch.full((rows, width), blend, dtype=torch.int16), ops, -1),
+            _corners(weights, chain.levels, 0.0),
+            torch.zeros((rows * (width + 1), depth + width, 4)),
+            _corners(helpers, torch.full((rows * width, depth), -1), -1),
+            torch.cat([torch.arange(size).repeat_interleave(candidates), chain.source]),
+            torch.arange(rows),
+        )
+
+    return draw
+
+
+def _corners(images: torch.Tensor, chains: torch.Tensor, empty: float) -> torch.Tensor:
+    """Put the images' late steps above the chains' early ones, and `empty` in the other two corners."""
+    early = images.new_full((len(images), chains.shape[1]), empty)
+    late = chains.new_full((len(chains), images.shape[1]), empty)
+    return torch.cat([torch.cat([early, images], dim=1), torch.cat([chains, late], dim=1)])
+
+
+_CROP = Step("random_crop")  # 4 of 32 pixels, reflected
+_FLIP = Step("horizontal_flip", probability=0.5)
+_MIX = Step("mixup", 0.0, 1.0, 0.5)  # the authors' code mixes about half of the images, at any weight
+_JITTER = tuple(Step(name, 0.0, 0.4 / 0.9, mirrored=True) for name in ("brightness", "contrast", "color"))
+
+# What the paper applies after Algorithm 1 (Section 5), and alone as its baseline.
+DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
+    {
+        "none": sequence(),
+        "cifar": sequence(_CROP, _FLIP, Step("cutout"), _MIX),
+        "svhn": sequence(_CROP, Step("cutout")),
+        "imagenet": sequence(Step("resized_crop"), _FLIP, *_JITTER, _MIX),
+    }
+)
+BASELINES: Mapping[str, Proposal] = MappingProxyType(
+    {
+        "none": sequence(),
+        "cifar": sequence(_CROP, _FLIP),
+        "svhn": sequence(_CROP),
+        "imagenet": sequence(Step("resized_crop"), _FLIP),
+    }
+)
+
+# arXiv:1805.09501, Tables 7 to 9: transform, probability, magnitude of 9.
+AUTOAUGMENT: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "cifar": (
+            "invert 0.1, contrast 0.2 6",
+            "rotate 0.7 2, translate_x 0.3 9",
+            "sharpness 0.8 1, sharpness 0.9 3",
+            "shear_y 0.5 8, translate_y 0.7 9",
+            "auto_contrast 0.5, equalize 0.9",
+            "shear_y 0.2 7, posterize 0.3 7",
+            "color 0.4 3, brightness 0.6 7",
+            "sharpness 0.3 9, brightness 0.7 9",
+            "equalize 0.6, equalize 0.5",
+            "contrast 0.6 7, sharpness 0.6 5",
+            "color 0.7 7, translate_x 0.5 8",
+            "equalize 0.3, auto_contrast 0.4",
+            "translate_y 0.4 3, sharpness 0.2 6",
+            "brightness 0.9 6, color 0.2 8",
+            "solarize 0.5 2, invert 0",
+            "equalize 0.2, auto_contrast 0.6",
+            "equalize 0.2, equalize 0.6",
+            "color 0.9 9, equalize 0.6",
+            "auto_contrast 0.8, solarize 0.2 8",
+            "brightness 0.1 3, color 0.7 0",
+            "solarize 0.4 5, auto_contrast 0.9",
+            "translate_y 0.9 9, translate_y 0.7 9",
+            "auto_contrast 0.9, solarize 0.8 3",
+            "equalize 0.8, invert 0.1",
+            "translate_y 0.7 9, auto_contrast 0.9",
+        ),
+        "svhn": (
+            "shear_x 0.9 4, invert 0.2",
+            "shear_y 0.9 8, invert 0.7",
+            "equalize 0.6, solarize 0.6 6",
+            "invert 0.9, equalize 0.6",
+            "equalize 0.6, rotate 0.9 3",
+            "shear_x 0.9 4, auto_contrast 0.8",
+            "shear_y 0.9 8, invert 0.4",
+            "shear_y 0.9 5, solarize 0.2 6",
+            "invert 0.9, auto_contrast 0.8",
+            "equalize 0.6, rotate 0.9 3",
+            "shear_x 0.9 4, solarize 0.3 3",
+            "shear_y 0.8 8, invert 0.7",
+            "equalize 0.9, translate_y 0.6 6",
+            "invert 0.9, equalize 0.6",
+            "contrast 0.3 3, rotate 0.8 4",
+            "invert 0.8, translate_y 0 2",
+            "shear_y 0.7 6, solarize 0.4 8",
+            "invert 0.6, rotate 0.8 4",
+            "shear_y 0.3 7, translate_x 0.9 3",
+            "shear_x 0.1 6, invert 0.6",
+            "solarize 0.7 2, translate_y 0.6 7",
+            "shear_y 0.8 4, invert 0.8",
+            "shear_x 0.7 9, translate_y 0.8 3",
+            "shear_y 0.8 5, auto_contrast 0.7",
+            "shear_x 0.7 2, invert 0.1",
+        ),
+        "imagenet": (
+            "posterize 0.4 8, rotate 0.6 9",
+            "solarize 0.6 5, auto_contrast 0.6",
+            "equalize 0.8, equalize 0.6",
+            "posterize 0.6 7, posterize 0.6 6",
+            "equalize 0.4, solarize 0.2 4",
+            "equalize 0.4, rotate 0.8 8",
+            "solarize 0.6 3, equalize 0.6",
+            "posterize 0.8 5, equalize 1",
+            "rotate 0.2 3, solarize 0.6 8",
+            "equalize 0.6, posterize 0.4 6",
+            "rotate 0.8 8, color 0.4 0",
+            "rotate 0.4 9, equalize 0.6",
+            "equalize 0, equalize 0.8",
+            "invert 0.6, equalize 1",
+            "color 0.6 4, contrast 1 8",
+            "rotate 0.8 8, color 1 2",
+            "color 0.8 8, solarize 0.8 7",
+            "sharpness 0.4 7, invert 0.6",
+            "shear_x 0.6 5, equalize 1",
+            "color 0.4 0, equalize 0.6",
+            "equalize 0.4, solarize 0.2 4",
+            "solarize 0.6 5, auto_contrast 0.6",
+            "invert 0.6, equalize 1",
+            "color 0.6 4, contrast 1 8",
+            "equalize 0.8, equalize 0.6",
+        ),
+    }
+)

@@ -1,0 +1,117 @@
+"""Algorithm 1: of several random candidates an image, train on those that the model is least sure of."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from outspan import rng
+from outspan.plan import Plan
+from outspan.policies.plain import Batch, draw, execute, find_defaults, soft_cross_entropy
+from outspan.policies.proposals import Proposal
+from outspan.shapes import Float32, Images, Int64, Num
+from outspan.transforms.labels import mix_labels
+from outspan.transforms.normalize import Normalize
+
+_POWERS = {"max": math.inf, "proportional": 1.0}
+
+
+@dataclass(frozen=True)
+class Uncertain:
+    """Draw `candidates` compositions an image, score them under the current model, keep those with the highest loss.
+
+    `select` is "max", "proportional" (drawn with probability proportional to the loss) or a power of the loss in
+    between. With `score_every` k > 1 only every k-th step scores; between, candidates are drawn plainly.
+    """
+
+    model: nn.Module
+    propose: Proposal
+    candidates: int = 4
+    keep: int = 1
+    select: str | float = "max"
+    score_every: int = 1
+    defaults: str | Proposal = "none"
+    normalize: Normalize | None = None
+    loss: Callable[..., Tensor] = soft_cross_entropy  # (logits, soft targets, reduction="none") -> one number a sample
+    classes: int | None = None  # None asks the model
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise ValueError(f"candidates must be at least 1, got {self.candidates}")
+        if not 1 <= self.keep <= self.candidates:
+            raise ValueError(f"keep must be in [1, {self.candidates}], got {self.keep}")
+        if self.score_every < 1:
+            raise ValueError(f"score_every must be at least 1, got {self.score_every}")
+        known = isinstance(self.select, str) and self.select in _POWERS
+        if not known and (isinstance(self.select, str) or not self.select >= 0):
+            raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {self.select!r}")
+        find_defaults(self.defaults)
+
+    def __call__(self, images: Images, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
+        """Return `keep` augmented images for each of the batch; an image's stand next to one another."""
+        scoring = step % self.score_every == 0 and self.keep < self.candidates
+        count = self.candidates if scoring else self.keep
+        plan = draw(self.propose, self.defaults, len(images), seed=self.seed, step=step, candidates=count)
+        pixels = execute(images, plan, self.normalize)
+        if not scoring:
+            return Batch(pixels, self._targets(images, labels, plan, self._count_classes(pixels)), plan)
+        with evaluating(self.model):
+            logits = self.model(pixels).float()
+            targets = self._targets(images, labels, plan, self.classes or logits.shape[1])
+            losses = self.loss(logits, targets, reduction="none").view(len(images), count)
+        chosen = choose(losses, self.keep, self._power, seed=self.seed, step=step)
+        losses, targets = losses.clone(), targets.clone()  # out of inference mode
+        return Batch(pixels[chosen], targets[chosen], plan, chosen, losses)
+
+    @property
+    def _power(self) -> float:
+        return _POWERS[self.select] if isinstance(self.select, str) else float(self.select)
+
+    def _targets(self, images: Images, labels: Tensor, plan: Plan, classes: int) -> Tensor:
+        height, width = images.shape[-2:]
+        return mix_labels(labels, plan, classes, (height, width))
+
+    def _count_classes(self, pixels: Tensor) -> int:
+        if self.classes is not None:
+            return self.classes
+        with evaluating(self.model):
+            return self.model(pixels[:1]).shape[1]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Run a model as in evaluation and leave no trace: every module's mode and the generators are put back."""
+    modes = [(module, module.training) for module in model.modules()]
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    on_gpu = device.type == "cuda"
+    model.eval()
+    try:
+        with (
+            torch.random.fork_rng([device] if on_gpu else []),
+            torch.inference_mode(),
+            torch.autocast(device.type, torch.bfloat16, enabled=on_gpu),
+        ):
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def choose(
+    losses: Float32[Tensor, "images candidates"], keep: int, power: float, *, seed: int, step: int
+) -> Int64[Tensor, " kept"]:
+    """Return the outputs to keep, `keep` an image: the highest losses, or drawn by loss to the power, all distinct."""
+    score = losses.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)  # NaN sorts first, and would be trained on
+    if power != math.inf:
+        # Adding Gumbel noise to the logarithm of a weight and taking the largest draws in proportion to the weight.
+        noise = rng.generator(seed, "select", step).gumbel(size=tuple(losses.shape)).astype("float32")
+        weight = power * score.clamp(min=1e-30).log() if power else torch.zeros_like(score)
+        drawn = weight + torch.from_numpy(noise).to(losses.device)
+        score = torch.where(score == -math.inf, score, drawn)
+    images, candidates = losses.shape
+    best = score.topk(keep, dim=1).indices
+    return (best + candidates * torch.arange(images, device=losses.device).unsqueeze(1)).flatten()

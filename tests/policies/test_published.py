@@ -1,0 +1,152 @@
+"""Published augmentations against the numbers of their papers, written out by hand."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+import outspan
+from conftest import make_images
+from outspan import TRANSFORMS, Plan, apply, mix_labels, rng
+from outspan.policies.published import AUTOAUGMENT, BASELINES, DEFAULTS
+from pillow import apply_with_pillow
+
+
+def magnitudes(plan: Plan) -> dict[str, set[float]]:
+    """Return every magnitude that occurs, in the transform's unit, by name."""
+    found: dict[str, set[float]] = {}
+    for op, level in zip(plan.ops.flatten().tolist(), plan.levels.flatten().tolist(), strict=True):
+        if op >= 0:
+            transform = TRANSFORMS[plan.names[op]]
+            found.setdefault(plan.names[op], set()).add(round(transform.rest + transform.span * level, 4))
+    return found
+
+
+FOURTEEN = {
+    "identity", "auto_contrast", "equalize", "rotate", "solarize", "color", "posterize", "contrast", "brightness",
+    "sharpness", "shear_x", "shear_y", "translate_x", "translate_y",
+}  # fmt: skip
+
+
+def test_randaugment_at_9_of_30():
+    plan = outspan.randaugment(2, 9)(4000, rng=rng.generator(0))
+    found = magnitudes(plan)
+    assert set(found) == FOURTEEN
+    assert found["rotate"] == {9.0, -9.0}
+    assert found["shear_x"] == {0.09, -0.09}
+    assert found["translate_y"] == {round(sign * 0.3 * 150 / 331, 4) for sign in (-1, 1)}
+    assert found["color"] == {1.27, 0.73}
+    assert found["posterize"] == {6.8}  # rounds to 7 bits
+    assert found["solarize"] == {179.2}
+    counts = Counter(plan.ops.flatten().tolist()).values()
+    assert max(counts) < 1.3 * min(counts)
+
+
+def test_trivialaugment_wide_reaches_what_its_paper_says():
+    plan = outspan.trivialaugment()(40_000, rng=rng.generator(0))
+    found = magnitudes(plan)
+    assert plan.ops.shape[1] == 1
+    assert set(found) == FOURTEEN
+    assert (min(found["rotate"]), max(found["rotate"]), len(found["rotate"])) == (-135, 135, 61)
+    assert max(found["shear_x"]) == 0.99
+    assert max(found["translate_x"]) == 1.0  # 32 of 32 pixels
+    assert (min(found["brightness"]), max(found["brightness"])) == (0.01, 1.99)
+    assert (min(found["posterize"]), max(found["posterize"])) == (2, 8)
+    assert (min(found["solarize"]), max(found["solarize"])) == (0, 256)
+    wide = magnitudes(outspan.trivialaugment(side=224)(40_000, rng=rng.generator(0)))
+    assert max(wide["translate_x"]) == round(32 / 224, 4)
+    assert max(magnitudes(outspan.trivialaugment(wide=False)(40_000, rng=rng.generator(0)))["rotate"]) == 30
+
+
+def test_uniformaugment_applies_half_of_two():
+    plan = outspan.uniformaugment()(40_000, rng=rng.generator(0))
+    assert abs((plan.ops >= 0).double().mean() - 0.5) < 0.01
+    assert len({round(level, 3) for level in plan.levels.flatten().tolist()}) > 1000
+
+
+@pytest.mark.parametrize("data", AUTOAUGMENT)
+def test_autoaugment_draws_25_pairs_alike(data):
+    assert len(AUTOAUGMENT[data]) == 25
+    assert all(len(pair.split(", ")) == 2 for pair in AUTOAUGMENT[data])
+    plan = outspan.autoaugment(data)(2000, rng=rng.generator(0))
+    assert plan.ops.shape == (2000, 2)
+
+
+def test_autoaugment_is_the_published_one():
+    plan = outspan.autoaugment("cifar")(100_000, rng=rng.generator(0))
+    found = magnitudes(plan)
+    # Contrast 6 and 7 of 9 between 0.1 and 1.9; rotate 2 of 9 of 30 degrees; shear_y 8 and 7 of 9 of 0.3.
+    assert found["contrast"] == {1.3, 1.5}
+    assert found["rotate"] == {round(sign * 30 * 2 / 9, 4) for sign in (-1, 1)}
+    assert found["shear_y"] == {round(sign * 0.3 * m / 9, 4) for sign in (-1, 1) for m in (7, 8)}
+    # Inversion comes in three pairs, with probabilities 0.1, 0 and 0.1.
+    share = (plan.ops == plan.names.index("invert")).double().sum() / 100_000
+    assert abs(share - (0.1 + 0.0 + 0.1) / 25) < 0.002
+
+
+def test_mixup_weights_follow_beta():
+    for alpha in (0.2, 1.0):
+        levels = outspan.mixup(alpha)(40_000, rng=rng.generator(0)).levels.double()
+        assert abs(levels.mean() - 0.5) < 0.01
+        assert abs(levels.var() - 1 / (4 * (2 * alpha + 1))) < 0.003
+
+
+def test_cutmix_areas_follow_beta():
+    levels = outspan.cutmix()(40_000, rng=rng.generator(0)).levels.double()
+    assert abs((levels**2).mean() - 0.5) < 0.01
+
+
+def test_augmix_shares_add_up_and_keep_the_label():
+    size, width = 300, 3
+    plan = outspan.augmix()(size, rng=rng.generator(0), candidates=2)
+    assert len(plan) == 600
+    weights = plan.levels[:600, 3:].double()
+    later = torch.cat([(1 - weights).flip(1).cumprod(1).flip(1)[:, 1:], torch.ones(600, 1)], dim=1)
+    shares = weights * later
+    kept = (1 - weights).prod(1)
+    assert torch.allclose(shares.sum(1) + kept, torch.ones(600, dtype=torch.float64))
+    assert abs(kept.mean() - 0.5) < 0.04  # Beta(1, 1)
+    assert (shares.mean(0) - 0.5 / width).abs().max() < 0.03  # alike for the three chains
+    labels = torch.arange(size) % 7
+    assert torch.allclose(mix_labels(labels, plan, 7, (8, 8)), torch.eye(7)[labels.repeat_interleave(2)])
+
+
+def test_augmix_mixes_pixels_as_pillow_does():
+    images = make_images(0, 6, 3, 12, 12)
+    plan = outspan.augmix(severity=5)(6, rng=rng.generator(1), candidates=2)
+    out = apply(images, plan)
+    assert torch.equal(out, apply_with_pillow(images, plan))
+    assert not torch.equal(out, images.repeat_interleave(2, dim=0))
+    assert torch.equal(apply(images, plan[[3, 8]]), out[[3, 8]])
+
+
+def test_defaults_are_the_papers():
+    def names(proposal):
+        return proposal(1, rng=rng.generator(0)).names
+
+    assert names(DEFAULTS["cifar"]) == ("random_crop", "horizontal_flip", "cutout", "mixup")
+    assert names(DEFAULTS["svhn"]) == ("random_crop", "cutout")
+    assert names(DEFAULTS["imagenet"]) == ("resized_crop", "horizontal_flip", "brightness", "contrast", "color", "mixup")
+    assert names(BASELINES["cifar"]) == ("random_crop", "horizontal_flip")
+    plan = DEFAULTS["cifar"](20_000, rng=rng.generator(0))
+    fired = (plan.ops >= 0).double().mean(0)
+    assert np.allclose(fired, [1, 0.5, 1, 0.5], atol=0.02)
+    assert plan.levels[:, 2].unique().tolist() == [1.0]  # a square of 16 of 32 pixels
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: outspan.randaugment(2, 31), r"magnitude must lie in \[0, 30\], got 31"),
+        (lambda: outspan.autoaugment("mnist"), "data must be one of cifar, svhn, imagenet, got 'mnist'"),
+        (lambda: outspan.augmix(0), r"severity must lie in \(0, 10\]"),
+        (lambda: outspan.Step("cutout", -1.0, 1.0), r"levels of 'cutout' must lie in \[0, 1\], got \[-1, 1\]"),
+        (lambda: outspan.Step("cutout", 0.0, 1.0, mirrored=True), "levels of 'cutout'"),
+        (lambda: outspan.Step("rotate", probability=2.0), r"probability must lie in \[0, 1\]"),
+        (lambda: outspan.Step("rotate", bins=1), "bins must be 0 or at least 2"),
+    ],
+)
+def test_refuses_what_is_not_published(call, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        call()

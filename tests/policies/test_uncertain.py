@@ -1,0 +1,210 @@
+"""Algorithm 1, and the plain policies behind the same call."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import outspan
+from conftest import make_images, seeds
+from outspan import Normalize, Plain, Plan, Uncertain, apply, mix_labels, normalize, rng, sequence, uniform
+from outspan.policies.published import DEFAULTS
+from outspan.policies.uncertain import choose
+
+NORMALIZE = Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
+FILL = [128, 102, 76]
+
+
+def network(seed: int = 0) -> nn.Module:
+    """Return a small classifier with everything that scoring could disturb."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(144, 5))
+
+
+def batch(seed: int = 0, size: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
+    return make_images(seed, size, 3, 8, 8), torch.arange(size) % 5
+
+
+def losses_by_hand(model, images, labels, plan) -> torch.Tensor:
+    frozen = network()
+    frozen.load_state_dict(model.state_dict())
+    frozen.eval()
+    pixels = normalize(apply(images, plan, fill=FILL), NORMALIZE.mean, NORMALIZE.std)
+    targets = mix_labels(labels, plan, 5, (8, 8))
+    with torch.no_grad():
+        return -(targets * frozen(pixels).log_softmax(1)).sum(1)
+
+
+@given(seed=seeds, keep=st.integers(1, 4), size=st.integers(1, 6))
+def test_what_is_kept_has_the_highest_losses(seed, keep, size):
+    model, (images, labels) = network(seed % 5), batch(seed, size)
+    policy = Uncertain(model, uniform(2), candidates=4, keep=keep, defaults="cifar", normalize=NORMALIZE, seed=seed)
+    out = policy(images, labels, step=3)
+    assert out.images.shape == (size * keep, 3, 8, 8)
+    if keep == 4:
+        assert out.losses is None  # nothing to choose
+        return
+    losses = losses_by_hand(model, images, labels, out.drawn).view(size, 4)
+    assert torch.allclose(out.losses, losses, atol=1e-4)
+    kept = out.losses.flatten()[out.chosen].view(size, keep)
+    assert torch.equal(kept, out.losses.sort(dim=1, descending=True).values[:, :keep])
+    assert torch.equal(out.chosen // 4, torch.arange(size).repeat_interleave(keep))
+    # What comes out can be made again from the chosen plan alone.
+    again = normalize(apply(images, out.plan, fill=FILL), NORMALIZE.mean, NORMALIZE.std)
+    assert torch.equal(out.images, again)
+    assert torch.equal(out.targets, mix_labels(labels, out.plan, 5, (8, 8)))
+
+
+def test_scoring_leaves_no_trace():
+    model, (images, labels) = network(), batch()
+    model.train()
+    model[1].eval()  # a frozen layer in a training model stays frozen
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    torch.manual_seed(5)
+    generator = torch.get_rng_state()
+    policy = Uncertain(model, uniform(2), candidates=4, defaults="cifar", normalize=NORMALIZE)
+    out = policy(images, labels, step=0)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
+    assert [module.training for module in model] == [True, False, True, True, True, True]
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert not any(parameter.grad is not None for parameter in model.parameters())
+    outspan.soft_cross_entropy(model(out.images), out.targets).backward()  # and it can be trained on
+
+
+def test_the_mode_is_put_back_when_the_model_fails():
+    model, (images, labels) = network().train(), batch()
+    with pytest.raises(RuntimeError):
+        Uncertain(model, uniform(2))(images[:, :, :4], labels, step=0)
+    assert model.training
+    assert model[3].training
+
+
+def test_nan_is_never_chosen():
+    losses = torch.tensor([[1.0, math.nan, 3.0], [math.nan, math.nan, -1.0], [math.inf, 0.0, math.nan]])
+    for power in (math.inf, 1.0, 0.0, 2.5):
+        for step in range(20):
+            chosen = choose(losses, 1, power, seed=0, step=step)
+            assert not losses.flatten()[chosen].isnan().any()
+    assert choose(losses, 1, math.inf, seed=0, step=0).tolist() == [2, 5, 6]
+
+
+@pytest.mark.parametrize(("power", "weights"), [(1.0, [1, 2, 3, 4]), (2.0, [1, 4, 9, 16]), (0.0, [1, 1, 1, 1])])
+def test_proportional_frequencies(power, weights):
+    losses = torch.tensor([[1.0, 2.0, 3.0, 4.0]]).expand(20_000, 4).contiguous()
+    chosen = choose(losses, 1, power, seed=0, step=0) % 4
+    counts = chosen.bincount(minlength=4).double()
+    expected = 20_000 * torch.tensor(weights, dtype=torch.float64) / sum(weights)
+    assert ((counts - expected) ** 2 / expected).sum() < 16.27  # 3 degrees of freedom: p > 0.001
+
+
+def test_kept_ones_are_distinct():
+    losses = torch.rand(50, 8)
+    for power in (math.inf, 1.0):
+        chosen = choose(losses, 4, power, seed=1, step=2).view(50, 4)
+        assert all(len(set(row)) == 4 for row in chosen.tolist())
+
+
+def test_between_scored_steps_it_draws_plainly():
+    model, (images, labels) = network(), batch()
+    calls = []
+    model.register_forward_hook(lambda module, inputs, output: calls.append(len(inputs[0])))
+    policy = Uncertain(model, uniform(2), candidates=4, keep=2, score_every=3, normalize=NORMALIZE, classes=5)
+    sizes = [len(policy(images, labels, step=step).images) for step in range(6)]
+    assert sizes == [14] * 6
+    assert calls == [28, 28]  # steps 0 and 3 alone
+    plain = policy(images, labels, step=1)
+    expected = uniform(2)(7, rng=rng.generator(0, "augment", 1), candidates=2)
+    assert plain.plan.to_json() == expected.to_json()
+
+
+def test_the_number_of_classes_is_asked_of_the_model():
+    model, (images, labels) = network(), batch()
+    assert Uncertain(model, uniform(2), score_every=2)(images, labels, step=1).targets.shape == (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keep": 5}, r"keep must be in \[1, 4\], got 5"),
+        ({"keep": 0}, r"keep must be in \[1, 4\], got 0"),
+        ({"candidates": 0}, "candidates must be at least 1, got 0"),
+        ({"score_every": 0}, "score_every must be at least 1, got 0"),
+        ({"select": "best"}, "select must be 'max', 'proportional' or a power of at least 0, got 'best'"),
+        ({"select": -1.0}, "select must be"),
+        ({"select": math.nan}, "select must be"),
+        ({"defaults": "cifra"}, "defaults must be a proposal or one of none, cifar, svhn, imagenet, got 'cifra'"),
+    ],
+)
+def test_refuses_dials_by_name(options, message):
+    with pytest.raises(ValueError, match=message):
+        Uncertain(network(), uniform(2), **options)
+
+
+def test_plain_is_what_was_proposed_and_then_the_defaults():
+    images, labels = batch()
+    out = Plain(uniform(2), 5, defaults="cifar", normalize=NORMALIZE, seed=3)(images, labels, step=9)
+    first = uniform(2)(7, rng=rng.generator(3, "augment", 9))
+    then = DEFAULTS["cifar"](7, rng=rng.generator(3, "defaults", 9))
+    pixels = apply(apply(images, first), then, fill=FILL) if "cutout" not in first.names else None
+    whole = apply(images, first.then(then), fill=FILL)
+    assert torch.equal(out.images, normalize(whole, NORMALIZE.mean, NORMALIZE.std))
+    assert pixels is None or torch.equal(pixels, whole)
+    assert torch.equal(out.targets, mix_labels(labels, out.plan, 5, (8, 8)))
+
+
+def test_plain_without_normalisation_gives_zero_to_one():
+    images, labels = batch()
+    out = Plain(sequence(), 5)(images, labels, step=0)
+    assert torch.equal(out.images, (images.double() / 255).float())
+    assert torch.equal(out.targets, torch.eye(5)[labels])
+
+
+def test_a_step_is_the_same_whenever_it_is_asked_for():
+    images, labels = batch()
+    policy = Uncertain(network(), uniform(2), select="proportional", defaults="cifar", seed=4)
+    there = [policy(images, labels, step=step) for step in (0, 1, 2)]
+    back = [policy(images, labels, step=step) for step in (2, 1, 0)][::-1]
+    for a, b in zip(there, back, strict=True):
+        assert torch.equal(a.images, b.images)
+        assert torch.equal(a.targets, b.targets)
+    assert not torch.equal(there[0].images, there[1].images)
+
+
+@given(seed=seeds)
+def test_then_is_one_plan_after_the_other(seed):
+    images = make_images(seed, 4, 3, 9, 7)
+    first = uniform(2, transforms=("rotate", "mixup", "invert"))(4, rng=rng.generator(seed, 0), candidates=2)[[5, 0, 7]]
+    second = uniform(2, transforms=("blur", "mixup", "cutmix", "invert"))(3, rng=rng.generator(seed, 1))
+    assert torch.equal(apply(images, first.then(second)), apply(apply(images, first), second))
+
+
+def test_then_refuses_a_plan_for_other_rows():
+    with pytest.raises(ValueError, match="one row for each of 2 outputs, got 1"):
+        Plan.of([["invert"]] * 2).then(Plan.of([["invert"]]))
+
+
+def test_the_three_lines_train_a_model():
+    """The README's loop: a network learns which half of an image is bright."""
+    draw = rng.generator(0, "data")
+    labels = torch.from_numpy(draw.integers(0, 2, 256))
+    images = torch.from_numpy(draw.integers(0, 120, (256, 1, 8, 8))).to(torch.uint8)
+    images[labels == 0, :, :4] += 100
+    images[labels == 1, :, 4:] += 100
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    loader = [(images[i : i + 32], labels[i : i + 32]) for i in range(0, 256, 32)] * 8
+
+    policy = outspan.Uncertain(model, outspan.uniform(depth=2, transforms=("translate_x", "brightness")), candidates=4)
+    for step, (some, their) in enumerate(loader):
+        batch = policy(some, their, step=step)
+        loss = outspan.soft_cross_entropy(model(batch.images), batch.targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    with torch.no_grad():
+        assert (model(images / 255).argmax(1) == labels).double().mean() > 0.95

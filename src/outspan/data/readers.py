@@ -1,0 +1,199 @@
+"""Readers of the official files. They check sizes, counts and labels, and never unpickle."""
+
+import gzip
+import io
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from outspan.shapes import Int64, UInt8
+
+_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
+_MAX_PIXELS = 64 * 1024 * 1024
+
+
+def read_idx(path: Path, shape: tuple[int, ...]) -> UInt8[Tensor, "..."]:
+    """Return the bytes of an IDX file, plain or .gz, which must hold exactly this shape."""
+    zipped = path.with_name(path.name + ".gz")
+    expected = 4 + 4 * len(shape) + int(np.prod(shape))
+    if not path.exists() and zipped.exists():
+        try:
+            with gzip.open(zipped) as file:
+                data = file.read(expected + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{zipped}: not a whole gzip file ({error})") from None
+    else:
+        data = _read(path, expected)
+    header = struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape)
+    if len(data) != expected:
+        raise ValueError(f"{path}: {len(data):,} bytes, expected {expected:,}")
+    if data[: len(header)] != header:
+        raise ValueError(f"{path}: its header does not announce bytes of shape {list(shape)}")
+    return torch.from_numpy(np.frombuffer(data, np.uint8, offset=len(header)).reshape(shape).copy())
+
+
+def read_cifar(paths: list[Path], *, label_bytes: int, records: int) -> tuple[UInt8[Tensor, "N 3 32 32"], Int64[Tensor, " N"]]:
+    """Return the images and (fine) labels of CIFAR's binary files, each of so many records."""
+    width = label_bytes + 3072
+    data = b"".join(_read(path, records * width) for path in paths)
+    array = np.frombuffer(data, np.uint8).reshape(-1, width)
+    labels = torch.from_numpy(array[:, label_bytes - 1].astype(np.int64))
+    classes = 10 if label_bytes == 1 else 100
+    if int(labels.max()) >= classes:
+        raise ValueError(f"{paths[0].parent}: labels must lie below {classes}, got {int(labels.max())}")
+    return torch.from_numpy(array[:, label_bytes:].reshape(-1, 3, 32, 32).copy()), labels
+
+
+def read_svhn(path: Path) -> tuple[UInt8[Tensor, "N 3 32 32"], Int64[Tensor, " N"]]:
+    """Return the images and labels of an SVHN file (MATLAB 5); its label 10 is the digit 0."""
+    arrays = read_mat(path)
+    if set(arrays) < {"X", "y"}:
+        raise ValueError(f"{path}: holds {', '.join(sorted(arrays)) or 'nothing'}, expected X and y")
+    images, labels = arrays["X"], arrays["y"].reshape(-1).astype(np.int64)
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3) or images.shape[3] != len(labels):
+        raise ValueError(f"{path}: X must be bytes [32, 32, 3, {len(labels)}], got {images.dtype} {list(images.shape)}")
+    if labels.min() < 1 or labels.max() > 10:
+        raise ValueError(f"{path}: labels must lie in [1, 10], got {labels.min()} to {labels.max()}")
+    return torch.from_numpy(images.transpose(3, 2, 0, 1).copy()), torch.from_numpy(labels % 10)
+
+
+_MAT_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+
+
+def read_mat(path: Path) -> dict[str, np.ndarray]:
+    """Return the numeric arrays of a MATLAB 5 file by name; compressed ones too."""
+    data = _read(path)
+    if len(data) < 128 or data[126:128] != b"IM":
+        raise ValueError(f"{path}: not a little-endian MATLAB 5 file")
+    try:
+        return dict(_matrices(memoryview(data)[128:]))
+    except (struct.error, zlib.error, KeyError, ValueError, IndexError) as error:
+        raise ValueError(f"{path}: not a whole MATLAB 5 file ({error})") from None
+
+
+def _matrices(data: memoryview) -> list[tuple[str, np.ndarray]]:
+    found = []
+    for kind, body in _elements(data):
+        if kind == 15:  # compressed
+            found += _matrices(memoryview(zlib.decompress(body)))
+        elif kind == 14:  # a matrix: flags, dimensions, name, numbers
+            (_, _), (_, dimensions), (_, name), (form, numbers) = _elements(body)[:4]
+            array = np.frombuffer(numbers, "<" + _MAT_TYPES[form])
+            found.append((bytes(name).decode("latin-1"), array.reshape(np.frombuffer(dimensions, "<i4"), order="F")))
+    return found
+
+
+def _elements(data: memoryview) -> list[tuple[int, memoryview]]:
+    found, at = [], 0
+    while at + 8 <= len(data):
+        kind, size = struct.unpack_from("<II", data, at)
+        if kind >> 16:  # a small element: its size in the upper half, its body in place
+            found.append((kind & 0xFFFF, data[at + 4 : at + 4 + (kind >> 16)]))
+            at += 8
+            continue
+        if at + 8 + size > len(data):
+            raise ValueError(f"an element of {size:,} bytes where {len(data) - at - 8:,} are left")
+        found.append((kind, data[at + 8 : at + 8 + size]))
+        at += 8 + size + (-size % 8 if kind != 15 else 0)
+    return found
+
+
+def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return train_images, train_labels, test_images, test_labels of an .npz file.
+
+    Images are bytes [N, C, H, W], [N, H, W, C] or [N, H, W]; labels are whole numbers [N].
+    """
+    _read(path, limit=0)
+    found = []
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for kind in ("train", "test"):
+                for part in ("images", "labels"):
+                    key = f"{kind}_{part}"
+                    if key not in file:
+                        raise ValueError(f"no array {key!r}, it has {', '.join(file.files) or 'none'}")
+                    found.append(_images(key, file[key]) if part == "images" else _labels(key, file[key]))
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path}: {error}") from None
+    return found[0], found[1], found[2], found[3]
+
+
+def _images(key: str, array: np.ndarray) -> Tensor:
+    if array.dtype != np.uint8 or array.ndim not in (3, 4):
+        raise ValueError(f"{key} must be bytes of 3 or 4 axes, got {array.dtype} {list(array.shape)}")
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.shape[1] not in (1, 3) and array.shape[3] in (1, 3):
+        array = array.transpose(0, 3, 1, 2)
+    if array.shape[1] not in (1, 3):
+        raise ValueError(f"{key} must have 1 or 3 channels, got {list(array.shape)}")
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _labels(key: str, array: np.ndarray) -> Tensor:
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{key} must be whole numbers of one axis, got {array.dtype} {list(array.shape)}")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def read_folder(path: Path, size: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], tuple[str, ...]]:
+    """Return train and val of a folder of class folders of images, each made `size` x `size` RGB, and the classes."""
+    splits = [path / "train", next((path / name for name in ("val", "test") if (path / name).is_dir()), path / "val")]
+    for split in splits:
+        if not split.is_dir():
+            raise ValueError(f"{path}: needs the folders train and val, each with a folder a class; {split} is missing")
+    classes = tuple(sorted(entry.name for entry in splits[0].iterdir() if entry.is_dir()))
+    if not classes:
+        raise ValueError(f"{splits[0]}: has no class folders")
+    extra = sorted({entry.name for entry in splits[1].iterdir() if entry.is_dir()} - set(classes))
+    if extra:
+        raise ValueError(f"{splits[1]}: class {extra[0]!r} is not among the train classes")
+    parts = []
+    for split in splits:
+        images, labels = [], []
+        for label, name in enumerate(classes):
+            files = (
+                sorted(p for p in (split / name).glob("*") if p.suffix.lower() in _SUFFIXES) if (split / name).is_dir() else []
+            )
+            if not files:
+                raise ValueError(f"{split / name}: an empty class folder, expected images ({', '.join(sorted(_SUFFIXES))})")
+            images += [read_square(file, size) for file in files]
+            labels += [label] * len(files)
+        parts.append((torch.stack(images), torch.tensor(labels)))
+    return parts[0], parts[1], classes
+
+
+def read_square(path: Path, size: int) -> UInt8[Tensor, "3 S S"]:
+    """Return one image as RGB, resized by its short side and cut from the centre."""
+    try:
+        with Image.open(path) as file:
+            if file.width * file.height > _MAX_PIXELS:
+                raise ValueError(f"{file.width} x {file.height} pixels, at most {_MAX_PIXELS:,} are read")
+            scale = size / min(file.size)
+            wide = (max(size, round(file.width * scale)), max(size, round(file.height * scale)))
+            image = file.convert("RGB").resize(wide, Image.Resampling.BILINEAR)
+    except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path}: cannot be read as an image ({error})") from None
+    left, top = (wide[0] - size) // 2, (wide[1] - size) // 2
+    array = np.asarray(image)[top : top + size, left : left + size]
+    return torch.from_numpy(array.transpose(2, 0, 1).copy())
+
+
+def _read(path: Path, expected: int | None = None, *, limit: int | None = None) -> bytes:
+    """Return a file's bytes, of exactly the expected size; the error says what was found."""
+    try:
+        found = path.stat().st_size
+        if expected is not None and found != expected:
+            raise ValueError(f"{path}: {found:,} bytes, expected {expected:,}")
+        with io.FileIO(path) as file:
+            return file.read() if limit is None else file.read(limit)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (PermissionError, IsADirectoryError) as error:
+        raise ValueError(f"{path}: {error.strerror}") from None

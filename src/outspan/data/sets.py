@@ -1,0 +1,141 @@
+"""Which data sets there are, where their files are looked for, and what a set is once read."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from outspan.data import readers
+from outspan.shapes import Int64, UInt8
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Images and their labels, in memory."""
+
+    images: UInt8[Tensor, "N C H W"]
+    labels: Int64[Tensor, " N"]
+
+    def __post_init__(self) -> None:
+        if len(self.images) != len(self.labels):
+            raise ValueError(f"{len(self.images)} images have {len(self.labels)} labels")
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A data set: two splits of one image size, and its class names."""
+
+    name: str
+    train: Split
+    test: Split
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for kind, split in (("train", self.train), ("test", self.test)):
+            if not len(split):
+                raise ValueError(f"{self.name}: the {kind} split is empty")
+            low, high = int(split.labels.min()), int(split.labels.max())
+            if low < 0 or high >= len(self.classes):
+                raise ValueError(f"{self.name}: {kind} labels must lie in [0, {len(self.classes) - 1}], got {low} to {high}")
+        if self.train.images.shape[1:] != self.test.images.shape[1:]:
+            sizes = [list(split.images.shape[1:]) for split in (self.train, self.test)]
+            raise ValueError(f"{self.name}: train and test images differ in size, {sizes[0]} and {sizes[1]}")
+
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the mean and standard deviation of the train images a channel, in [0, 1], exactly from the histogram."""
+        mean, std = [], []
+        for channel in self.train.images.unbind(1):
+            counts = torch.bincount(channel.flatten(), minlength=256).double()
+            values = torch.arange(256, dtype=torch.float64) / 255
+            share = counts / counts.sum()
+            centre = float(share @ values)
+            mean.append(centre)
+            std.append(max(float(share @ (values - centre) ** 2) ** 0.5, 1e-6))
+        return tuple(mean), tuple(std)
+
+
+def root() -> Path:
+    """Return the folder that data sets are looked for in: $OUTSPAN_DATA, or ~/.cache/outspan."""
+    return Path(os.environ.get("OUTSPAN_DATA") or Path.home() / ".cache" / "outspan")
+
+
+def load(name: str, *, size: int | None = None) -> Data:
+    """Return a data set by name, or from a path: an `.npz` file, or a folder with train/class/ and val/class/ images.
+
+    `size` is for folders, whose images differ: they are resized by the short side and cut from the centre.
+    """
+    if name in SETS:
+        return SETS[name](root())
+    path = Path(name)
+    if path.suffix == ".npz":
+        return _from_arrays(name, *readers.read_npz(path))
+    if path.is_dir():
+        train, test, classes = readers.read_folder(path, size or 224)
+        return Data(name, Split(*train), Split(*test), classes)
+    near = get_close_matches(name, SETS, n=1, cutoff=0.0)[0]
+    known = ", ".join(SETS)
+    raise ValueError(f"unknown data set {name!r}, did you mean {near!r}? (known: {known}, a folder, an .npz file)")
+
+
+def _from_arrays(name: str, *arrays: Tensor) -> Data:
+    train, test = Split(arrays[0], arrays[1]), Split(arrays[2], arrays[3])
+    count = int(max(train.labels.max(), test.labels.max())) + 1 if len(train) and len(test) else 0
+    return Data(name, train, test, tuple(map(str, range(count))))
+
+
+def _digits(_: Path) -> Data:
+    """Return 5,000 and 1,000 digits of MNIST (LeCun, Cortes, Burges; CC BY-SA 3.0), embedded."""
+    return _from_arrays("digits", *readers.read_npz(Path(str(files("outspan.data").joinpath("digits.npz")))))
+
+
+def _mnist(folder: Path) -> Data:
+    def split(kind: str, count: int) -> Split:
+        images = readers.read_idx(folder / "mnist" / f"{kind}-images-idx3-ubyte", (count, 28, 28))
+        labels = readers.read_idx(folder / "mnist" / f"{kind}-labels-idx1-ubyte", (count,))
+        return Split(images.unsqueeze(1), labels.long())
+
+    return Data("mnist", split("train", 60_000), split("t10k", 10_000), tuple(map(str, range(10))))
+
+
+_CIFAR_10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def _cifar10(folder: Path) -> Data:
+    home = folder / "cifar-10-batches-bin"
+    batches = [home / f"data_batch_{i}.bin" for i in range(1, 6)]
+    train = readers.read_cifar(batches, label_bytes=1, records=10_000)
+    test = readers.read_cifar([home / "test_batch.bin"], label_bytes=1, records=10_000)
+    return Data("cifar10", Split(*train), Split(*test), _CIFAR_10)
+
+
+def _cifar100(folder: Path) -> Data:
+    home = folder / "cifar-100-binary"
+    train = readers.read_cifar([home / "train.bin"], label_bytes=2, records=50_000)
+    test = readers.read_cifar([home / "test.bin"], label_bytes=2, records=10_000)
+    return Data("cifar100", Split(*train), Split(*test), tuple(map(str, range(100))))
+
+
+def _svhn(folder: Path) -> Data:
+    train, test = (readers.read_svhn(folder / "svhn" / f"{kind}_32x32.mat") for kind in ("train", "test"))
+    return Data("svhn", Split(*train), Split(*test), tuple(map(str, range(10))))
+
+
+SETS: Mapping[str, Callable[[Path], Data]] = MappingProxyType(
+    {
+        "digits": _digits,
+        "mnist": _mnist,
+        "cifar10": _cifar10,
+        "cifar100": _cifar100,
+        "svhn": _svhn,
+    }
+)

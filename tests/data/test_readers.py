@@ -1,0 +1,232 @@
+"""Readers on small files made in the official formats, whole and broken."""
+
+import gzip
+import struct
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from outspan.data import readers, sets
+
+DRAW = np.random.Generator(np.random.Philox(7))
+
+
+def idx(array: np.ndarray) -> bytes:
+    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+def mat_element(kind: int, body: bytes) -> bytes:
+    if 0 < len(body) <= 4:
+        return struct.pack("<HH", kind, len(body)) + body.ljust(4, b"\0")
+    return struct.pack("<II", kind, len(body)) + body + b"\0" * (-len(body) % 8)
+
+
+def mat(arrays: dict[str, np.ndarray], *, packed: bool = True) -> bytes:
+    out = b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM"
+    for name, array in arrays.items():
+        kind = {"uint8": (9, 2), "float64": (6, 9)}[str(array.dtype)]
+        body = (
+            mat_element(6, struct.pack("<II", kind[0], 0))
+            + mat_element(5, struct.pack(f"<{array.ndim}i", *array.shape))
+            + mat_element(1, name.encode())
+            + mat_element(kind[1], array.tobytes(order="F"))
+        )
+        matrix = struct.pack("<II", 14, len(body)) + body
+        if packed:
+            squeezed = zlib.compress(matrix)
+            matrix = struct.pack("<II", 15, len(squeezed)) + squeezed
+        out += matrix
+    return out
+
+
+def test_idx_plain_and_zipped(tmp_path):
+    array = DRAW.integers(0, 256, (4, 3, 2), dtype=np.uint8)
+    (tmp_path / "plain").write_bytes(idx(array))
+    (tmp_path / "zipped.gz").write_bytes(gzip.compress(idx(array)))
+    for name in ("plain", "zipped"):
+        assert np.array_equal(readers.read_idx(tmp_path / name, (4, 3, 2)).numpy(), array)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (idx(np.zeros((4, 3), np.uint8))[:-1], "23 bytes, expected 24"),
+        (idx(np.zeros((4, 3), np.uint8)) + b"x", "25 bytes, expected 24"),
+        (idx(np.zeros((3, 4), np.uint8)), r"header does not announce bytes of shape \[4, 3\]"),
+    ],
+)
+def test_idx_of_another_size_is_refused(data, message, tmp_path):
+    (tmp_path / "file").write_bytes(data)
+    with pytest.raises(ValueError, match=message):
+        readers.read_idx(tmp_path / "file", (4, 3))
+
+
+def test_a_torn_gzip_is_refused(tmp_path):
+    (tmp_path / "file.gz").write_bytes(gzip.compress(idx(np.zeros((4, 3), np.uint8)))[:-9])
+    with pytest.raises(ValueError, match=r"file\.gz: not a whole gzip file"):
+        readers.read_idx(tmp_path / "file", (4, 3))
+    with pytest.raises(ValueError, match="no such file"):
+        readers.read_idx(tmp_path / "none", (4, 3))
+
+
+@pytest.mark.parametrize("label_bytes", [1, 2])
+def test_cifar_binary(label_bytes, tmp_path):
+    images = DRAW.integers(0, 256, (5, 3, 32, 32), dtype=np.uint8)
+    labels = DRAW.integers(0, 10, (5, label_bytes), dtype=np.uint8)
+    records = np.concatenate([labels, images.reshape(5, -1)], axis=1)
+    (tmp_path / "batch.bin").write_bytes(records.tobytes())
+    found, their = readers.read_cifar([tmp_path / "batch.bin"] * 2, label_bytes=label_bytes, records=5)
+    assert np.array_equal(found[:5].numpy(), images)
+    assert their.tolist() == labels[:, -1].tolist() * 2
+    records[2, label_bytes - 1] = 200
+    (tmp_path / "batch.bin").write_bytes(records.tobytes())
+    with pytest.raises(ValueError, match="labels must lie below"):
+        readers.read_cifar([tmp_path / "batch.bin"], label_bytes=label_bytes, records=5)
+    with pytest.raises(ValueError, match=f"{5 * (3072 + label_bytes):,} bytes, expected {6 * (3072 + label_bytes):,}"):
+        readers.read_cifar([tmp_path / "batch.bin"], label_bytes=label_bytes, records=6)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_svhn_mat(packed, tmp_path):
+    images = DRAW.integers(0, 256, (32, 32, 3, 6), dtype=np.uint8)
+    labels = np.array([[1], [2], [10], [9], [5], [10]], dtype=np.uint8)
+    (tmp_path / "a.mat").write_bytes(mat({"X": images, "y": labels}, packed=packed))
+    found, their = readers.read_svhn(tmp_path / "a.mat")
+    assert np.array_equal(found.numpy(), images.transpose(3, 2, 0, 1))
+    assert their.tolist() == [1, 2, 0, 9, 5, 0]
+    (tmp_path / "a.mat").write_bytes(mat({"X": images, "y": labels + 1.0}))
+    with pytest.raises(ValueError, match=r"labels must lie in \[1, 10\], got 2 to 11"):
+        readers.read_svhn(tmp_path / "a.mat")
+
+
+@given(cut=st.integers(0, 400), flips=st.lists(st.tuples(st.integers(0, 390), st.integers(1, 255)), max_size=3))
+def test_a_broken_mat_is_a_value_error_or_arrays(cut, flips):
+    data = bytearray(mat({"X": np.zeros((2, 2), np.uint8), "y": np.ones((3, 1))}, packed=False))
+    for position, change in flips:
+        data[position % len(data)] ^= change
+    path = Path("/dev/shm/outspan-test.mat") if Path("/dev/shm").is_dir() else Path("outspan-test.mat")  # noqa: S108
+    path.write_bytes(bytes(data[:cut]))
+    try:
+        with suppress(ValueError):
+            readers.read_mat(path)
+    finally:
+        path.unlink()
+
+
+def test_npz_in_every_layout(tmp_path):
+    for shape in ((5, 8, 9), (5, 8, 9, 3), (5, 3, 8, 9), (5, 1, 8, 9)):
+        array = DRAW.integers(0, 256, shape, dtype=np.uint8)
+        labels = np.arange(5) % 2
+        np.savez(tmp_path / "a.npz", train_images=array, train_labels=labels, test_images=array, test_labels=labels)
+        data = sets.load(str(tmp_path / "a.npz"))
+        assert data.train.images.shape[2:] == (8, 9)
+        assert len(data.classes) == 2
+        channels_last = array if array.ndim == 3 or shape[1] in (1, 3) else array.transpose(0, 3, 1, 2)
+        assert np.array_equal(data.test.images.numpy().reshape(channels_last.shape), channels_last)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train_images": np.zeros((2, 4, 4))}, "train_images must be bytes of 3 or 4 axes, got float64"),
+        ({"train_labels": np.zeros(2)}, "train_labels must be whole numbers"),
+        ({"train_labels": np.zeros(3, int)}, "2 images have 3 labels"),
+        ({"train_labels": np.array([0, -1])}, "labels must lie in"),
+        ({"test_images": np.zeros((2, 5, 4), np.uint8)}, "train and test images differ in size"),
+        ({"test_images": np.zeros((2, 5, 4, 2), np.uint8)}, "must have 1 or 3 channels"),
+        ({"train_labels": np.array([None, 1], dtype=object)}, "allow_pickle"),
+    ],
+)
+def test_npz_that_does_not_fit_is_refused(change, message, tmp_path, unchecked):
+    arrays = {"train_images": np.zeros((2, 4, 4), np.uint8), "train_labels": np.zeros(2, int)}
+    arrays |= {"test_images": np.zeros((2, 4, 4), np.uint8), "test_labels": np.zeros(2, int), **change}
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        sets.load(str(tmp_path / "a.npz"))
+
+
+def test_npz_that_is_none_is_refused(tmp_path):
+    (tmp_path / "a.npz").write_bytes(b"not a zip")
+    with pytest.raises(ValueError, match=r"a\.npz"):
+        sets.load(str(tmp_path / "a.npz"))
+    np.savez(tmp_path / "b.npz", x=np.zeros(2))
+    with pytest.raises(ValueError, match="no array 'train_images', it has x"):
+        sets.load(str(tmp_path / "b.npz"))
+
+
+def folder(root: Path) -> Path:
+    for split, count in (("train", 3), ("val", 2)):
+        for name, value in (("cats", 50), ("dogs", 200)):
+            (root / split / name).mkdir(parents=True)
+            for i in range(count):
+                Image.new("RGB", (30 + 10 * i, 20), (value, i, 0)).save(root / split / name / f"{i}.png")
+    return root
+
+
+def test_folders_of_mixed_sizes_are_made_one_size(tmp_path):
+    data = sets.load(str(folder(tmp_path)), size=16)
+    assert data.train.images.shape == (6, 3, 16, 16)
+    assert data.classes == ("cats", "dogs")
+    assert data.train.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.test.images[:, 0].unique().tolist() == [50, 200]
+
+
+def test_folders_that_do_not_fit_are_refused(tmp_path):
+    root = folder(tmp_path)
+    (root / "train" / "empty").mkdir()
+    with pytest.raises(ValueError, match="empty: an empty class folder"):
+        sets.load(str(root), size=16)
+    (root / "train" / "empty").rmdir()
+    (root / "val" / "birds").mkdir()
+    with pytest.raises(ValueError, match="class 'birds' is not among the train classes"):
+        sets.load(str(root), size=16)
+    (root / "val" / "birds").rmdir()
+    (root / "train" / "cats" / "0.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"0\.png: cannot be read as an image"):
+        sets.load(str(root), size=16)
+    with pytest.raises(ValueError, match="needs the folders train and val"):
+        sets.load(str(root / "train"), size=16)
+
+
+def test_embedded_digits_are_mnists_first():
+    data = sets.load("digits")
+    assert data.train.images.shape == (5000, 1, 28, 28)
+    assert data.test.images.shape == (1000, 1, 28, 28)
+    assert data.train.labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]  # as MNIST begins
+    assert data.test.labels[:5].tolist() == [7, 2, 1, 0, 4]
+
+
+def test_statistics_are_those_of_the_pixels():
+    data = sets.load("digits")
+    mean, std = data.statistics()
+    pixels = data.train.images.double() / 255
+    assert mean == pytest.approx([float(pixels.mean())])
+    assert std == pytest.approx([float(pixels.std(correction=0))])
+
+
+def test_the_nearest_name_is_offered(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="unknown data set 'cifar-10', did you mean 'cifar10'"):
+        sets.load("cifar-10")
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    for name in ("mnist", "cifar10", "cifar100", "svhn"):
+        with pytest.raises(ValueError, match=f"{tmp_path}.*no such file"):
+            sets.load(name)
+
+
+def test_official_layouts_are_found(tmp_path, monkeypatch):
+    """Whole sets of the official sizes, made of nothing."""
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    home = tmp_path / "cifar-10-batches-bin"
+    home.mkdir()
+    for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+        (home / name).write_bytes(bytes(10_000 * 3073))
+    data = sets.load("cifar10")
+    assert (len(data.train), len(data.test), len(data.classes)) == (50_000, 10_000, 10)
+    assert not torch.any(data.train.labels)

@@ -103,8 +103,7 @@ def peers(images: torch.Tensor, threads: int) -> tuple[dict[str, tuple[Run, int]
     return found, missing
 
 
-def _albumentations(library: object) -> Callable[..., object]:
-    a: object = library
+def _albumentations(a: object) -> Callable[..., object]:
     nearest = {"interpolation": 0, "p": 1.0}
     choices = [
         a.AutoContrast(p=1.0), a.Equalize(mode="pil", p=1.0), a.InvertImg(p=1.0), a.Posterize((4, 8), p=1.0),
@@ -142,7 +141,7 @@ def alternate(runs: dict[str, tuple[Run, int]], rounds: int) -> dict[str, float]
     return {name: 1 / statistics.median(times) for name, times in seconds.items()}
 
 
-def measure_speed(side: int, threads: int, rounds: int) -> dict[str, object]:
+def measure_speed(side: int, threads: int, rounds: int, alone: dict[str, float]) -> dict[str, object]:
     """Return images a second of everyone at one size, and our ratios."""
     torch.set_num_threads(threads)
     images = photographs(side, SIZES[side])
@@ -170,15 +169,17 @@ def measure_speed(side: int, threads: int, rounds: int) -> dict[str, object]:
         **others,
     }
     speed = alternate(runs, rounds)
-    best = max(others, key=lambda name: speed[name], default=None)
+    # Small images leave the peers' threads waiting for the interpreter: on two cores each counts as on its better number.
+    fair = {name: max(value, alone.get(name, 0.0)) for name, value in speed.items()}
+    best = max(others, key=lambda name: fair[name], default=None)
     return {
         "side": side,
         "cores": threads,
         "batch": count,
         "images_per_second": {name: round(value) for name, value in speed.items()},
-        "over_pillow": round(speed["outspan, plan given"] / speed["Pillow, same operations"], 1),
+        "over_pillow": round(speed["outspan, plan given"] / fair["Pillow, same operations"], 1),
         "best_peer": best,
-        "over_best_peer": round(speed["outspan"] / speed[best], 1) if best else None,
+        "over_best_peer": round(speed["outspan"] / fair[best], 1) if best else None,
         "not_installed": missing,
     }
 
@@ -317,8 +318,10 @@ def main() -> None:
     memory = measure_memory()  # first, while the process is small
     speeds = []
     for side in SIZES:
+        alone = {}
         for threads in (1, 2):
-            result = measure_speed(side, threads, options.rounds)
+            result = measure_speed(side, threads, options.rounds, alone)
+            alone = result["images_per_second"]
             speeds.append(result)
             print(f"\n{side} px, {threads} core{'s' * (threads > 1)}, {result['batch']} images a batch")
             for name, value in result["images_per_second"].items():

@@ -97,7 +97,8 @@ def test_gallery_draws_a_picture(picture, tmp_path, run):
         ("cutout:-0.5", "level of 'cutout' must lie in [0, 1], got -0.5"),
         ("invert:1", "'invert' takes no level, got '1'"),
         ("mixup:0.5", "name the second with --partner"),
-        ("", "unknown transform ''"),
+        ("", "an empty transform in ''"),
+        ("invert,", "an empty transform in 'invert,'"),
     ],
 )
 def test_ops_that_make_no_sense_are_refused(ops, message, picture, tmp_path, run):

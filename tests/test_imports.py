@@ -34,7 +34,9 @@ def upward(source: str, own: str) -> list[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             imported += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module, "imports are absolute"
+            assert not node.level, "imports are absolute"
             imported += [f"{node.module}.{alias.name}" if node.module == "outspan" else node.module for alias in node.names]
     parts = {name.split(".")[1] for name in imported if name.startswith("outspan.")}
     return sorted(part for part in parts if floor(part) > floor(own))

@@ -4,6 +4,7 @@ import json
 from contextlib import suppress
 
 import jaxtyping
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -163,3 +164,28 @@ def test_json_fields_of_any_kind_are_value_errors_or_plans(value):
                 Plan.from_json(json.dumps({**GOOD, field: value}))
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_indexing_takes_numpy_and_lists_of_booleans():
+    plan, pixels = drawn(3), make_images(3, 4, 3, 8, 9)
+    whole, mask = apply(pixels, plan), np.arange(8) % 3 == 1
+    for rows in (mask, mask.tolist(), torch.from_numpy(mask)):
+        assert torch.equal(apply(pixels, plan[rows]), whole[torch.from_numpy(mask)])
+    for row in (2, np.int64(2), torch.tensor(2)):
+        assert torch.equal(apply(pixels, plan[row]), whole[2:3])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Plan.of(["rotate"]), "steps must be a list of names a row, got 'rotate'"),
+        (lambda: Plan.of([["cutout"]], places=[[[0.5, 0.5]]]), r"a place must be 4 numbers, got \[0.5, 0.5\]"),
+        (lambda: Plan.of([["cutout"]], places=[[0.5]]), "a place must be 4 numbers"),
+        (lambda: Plan.of([["mixup"]], partners=[[0.7]]), "a partner must be a row's number, got 0.7"),
+        (lambda: Plan.from_json("[" * 200_000), "nested too deeply"),
+        (lambda: Plan.from_json(json.dumps({**GOOD, "ops": [[0.9]]})), "ops must be .*whole numbers only"),
+    ],
+)
+def test_slips_are_refused(call, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        call()

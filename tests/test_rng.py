@@ -2,7 +2,9 @@
 
 import hashlib
 
+import jaxtyping
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +25,12 @@ def test_addresses_are_not_run_together():
     assert rng.derive(0, "a", "b") != rng.derive(0, "ab")
     assert rng.derive(1, 23) != rng.derive(12, 3)
     assert rng.derive(0, 1) != rng.derive(0, "1")
+
+
+def test_a_number_is_its_value_whatever_its_type():
+    assert rng.derive(np.int64(3), np.int32(7)) == rng.derive(3, 7)
+    with pytest.raises((TypeError, jaxtyping.TypeCheckError)):
+        rng.derive(0, 1.5)  # pyright: ignore[reportArgumentType]
 
 
 def test_derive_is_a_seed_torch_takes():

@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 
 _MAX_PIXELS = 64 * 1024 * 1024
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # others would start programs of their own
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base of click's errors, wherever typer keeps click
 
 
@@ -123,6 +124,8 @@ def gallery(
     from outspan.data import example_image
     from outspan.report.gallery import gallery as draw
 
+    if out.suffix.lower() != ".png":
+        raise ValueError(f"{out}: the gallery is a .png file, got {out.suffix!r}")
     figure = draw(example_image() if image is None else read_image(image))
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))
     typer.echo(f"wrote {out}")
@@ -135,6 +138,8 @@ def parse_ops(text: str) -> tuple[list[str], list[float]]:
     names, levels = [], []
     for part in text.split(","):
         name, _, level = part.strip().partition(":")
+        if not name:
+            raise ValueError(f"an empty transform in {text!r}")
         transform = find(name)
         if transform.graded and not level:
             raise ValueError(f"{name!r} needs a level, e.g. {name}:0.5")
@@ -161,10 +166,12 @@ def read_image(path: Path) -> "Images":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what can be read is read; damaged metadata does not matter
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as file:
+            with Image.open(path, formats=_FORMATS) as file:
+                if file.mode[0] in "IF":
+                    raise ValueError(f"pixels of more than 8 bits, mode {file.mode!r}: convert it first")
                 if file.width * file.height > _MAX_PIXELS:
                     raise ValueError(f"{file.width} x {file.height} pixels, at most {_MAX_PIXELS:,} are read")
-                array = np.array(file if file.mode == "L" else file.convert("RGB"))
+                array = np.array(file.convert("L" if file.mode in ("1", "L", "LA") else "RGB"))
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except IsADirectoryError:

@@ -7,7 +7,7 @@ any device. This module holds plans and computes no pixels; `outspan.apply` exec
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -82,6 +82,9 @@ class Plan:
           0: image 0, rotate 0.5, invert
           1: image 1
         """
+        for row in steps:
+            if isinstance(row, str):
+                raise ValueError(f"steps must be a list of names a row, got {row!r} for a row")
         names = tuple(dict.fromkeys(name for row in steps for name in row))
         rows, depth = len(steps), max(map(len, steps), default=0)
         ops = torch.full((rows, depth), -1, dtype=torch.int16)
@@ -95,7 +98,7 @@ class Plan:
         for key, given in (("levels", levels), ("places", places), ("partners", partners)):
             for i, row in enumerate(_fitting(key, given, steps)):
                 for t, value in enumerate(row):
-                    columns[key][i, t] = torch.as_tensor(value)
+                    columns[key][i, t] = _entry(key, value)
         return cls(
             names,
             ops,
@@ -162,15 +165,14 @@ class Plan:
         """Return how many images come out."""
         return len(self.out)
 
-    def __getitem__(self, rows: int | slice | Sequence[int] | Tensor) -> "Plan":
+    def __getitem__(self, rows: SupportsIndex | slice | Sequence[int] | np.ndarray | Tensor) -> "Plan":
         """Return the plan of some outputs alone: `apply(images, plan[rows])` is `apply(images, plan)[rows]`.
 
         It keeps the rows that these mix with, cut off where they are no longer needed.
         """
-        if isinstance(rows, int):
-            rows = [rows]
         if not isinstance(rows, slice):
-            rows = torch.as_tensor(rows, dtype=torch.bool if _is_mask(rows) else torch.int64)
+            rows = torch.as_tensor(rows).reshape(-1)
+            rows = rows if rows.dtype == torch.bool else rows.long()
         out = self.out[rows]
         count, steps = self.ops.shape
         need = torch.full((count,), -1)  # a row is needed up to this step; -1: not at all
@@ -200,7 +202,10 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> "Plan":
         """Read a plan from JSON text; anything but a whole plan is a ValueError."""
-        value: Any = json.loads(text)  # JSONDecodeError is a ValueError
+        try:
+            value: Any = json.loads(text)  # JSONDecodeError is a ValueError
+        except RecursionError:
+            raise ValueError("not a plan: nested too deeply") from None
         known = ["names", *_DTYPES]
         if not isinstance(value, dict) or sorted(value) != sorted(known):
             found = sorted(value) if isinstance(value, dict) else type(value).__name__
@@ -212,6 +217,8 @@ class Plan:
         for name, dtype in _DTYPES.items():
             try:
                 tensors[name] = torch.tensor(value[name], dtype=dtype)
+                if tensors[name].tolist() != value[name] and not dtype.is_floating_point:
+                    raise ValueError("whole numbers only")
             except (TypeError, ValueError, RuntimeError, OverflowError) as error:
                 raise ValueError(f"{name} must be nested lists of numbers of one shape: {error}") from None
         rows = tensors["source"].numel()
@@ -244,8 +251,13 @@ class Plan:
         return text
 
 
-def _is_mask(rows: Any) -> bool:
-    return isinstance(rows, Tensor) and rows.dtype == torch.bool
+def _entry(key: str, value: Any) -> Tensor:
+    entry = torch.as_tensor(value)
+    if key == "places" and entry.shape != (4,):
+        raise ValueError(f"a place must be 4 numbers, got {value!r}")
+    if key == "partners" and entry.is_floating_point():
+        raise ValueError(f"a partner must be a row's number, got {value!r}")
+    return entry
 
 
 def _fitting(key: str, given: Sequence[Sequence[Any]] | None, steps: Sequence[Sequence[str]]) -> Sequence[Sequence[Any]]:

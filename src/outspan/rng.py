@@ -5,14 +5,17 @@ workers, and after any restart.
 """
 
 import hashlib
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 
-def _digest(seed: int, address: tuple[str | int, ...]) -> bytes:
-    return hashlib.blake2b(repr((int(seed), *address)).encode(), digest_size=16).digest()
+def _digest(seed: SupportsIndex, address: tuple[str | SupportsIndex, ...]) -> bytes:
+    # A number is its value whatever type it comes in: numpy's int64(7) prints otherwise than 7, and by version.
+    parts = tuple(part if isinstance(part, str) else index(part) for part in (seed, *address))
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 class _Key(ISeedSequence):
@@ -25,7 +28,7 @@ class _Key(ISeedSequence):
         return np.frombuffer(self._digest, dtype=dtype)[:n_words]
 
 
-def derive(seed: int, *address: str | int) -> int:
+def derive(seed: SupportsIndex, *address: str | SupportsIndex) -> int:
     """Return the 63-bit seed that belongs to an address, for libraries that want a number.
 
     >>> derive(0, "model", 7) == derive(0, "model", 7) != derive(0, "model", 8)
@@ -34,7 +37,7 @@ def derive(seed: int, *address: str | int) -> int:
     return int.from_bytes(_digest(seed, address)[:8], "little") >> 1
 
 
-def generator(seed: int, *address: str | int) -> np.random.Generator:
+def generator(seed: SupportsIndex, *address: str | SupportsIndex) -> np.random.Generator:
     """Return a fresh generator for an address, keyed with 128 bits so that no two addresses meet.
 
     >>> float(generator(0, "order", 3).random()) == float(generator(0, "order", 3).random())

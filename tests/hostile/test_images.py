@@ -5,6 +5,7 @@ import struct
 import zlib
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,17 @@ def test_a_bomb_is_refused_before_it_is_unpacked(width, height, tmp_path):
     path.write_bytes(png(width, height, b"\0" * 1000))
     with pytest.raises(ValueError, match=r"bomb\.png: cannot be read as an image"):
         read_image(path)
+
+
+def test_files_of_other_kinds_are_refused_by_name(tmp_path):
+    """A DDS texture of an unknown kind, PostScript that Pillow would hand to a program, and 16-bit grey."""
+    dds = struct.pack("<4s7I44x2I4s5I16x", b"DDS ", 124, 0x1007, 4, 4, 0, 0, 0, 32, 4, b"ZZZZ", 0, 0, 0, 0, 0)
+    (tmp_path / "dds.png").write_bytes(dds + bytes(64))
+    (tmp_path / "eps.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
+    Image.fromarray(np.arange(100, dtype=np.uint16).reshape(10, 10) * 600).save(tmp_path / "deep.png")
+    for name, message in (("dds", "cannot be read"), ("eps", "cannot be read"), ("deep", "more than 8 bits")):
+        with pytest.raises(ValueError, match=rf"{name}\.png: .*{message}"):
+            read_image(tmp_path / f"{name}.png")
 
 
 def made(form: str) -> bytes:

@@ -28,8 +28,8 @@ def images(batch: int = 2) -> torch.Tensor:
         (Plan.of([["posterize"]], levels=[[1.6]]), "level of 'posterize' must lie in"),
         (Plan.of([["mixup"]], levels=[[0.5]]), "'mixup' in row 0 needs a partner row, got -1"),
         (Plan.of([["invert"]], source=[2]), "the plan reads image 2, the batch has 2"),
-        (Plan.of([["cutout"]], levels=[[0.5]], places=[[[1.5, 0, 0, 0]]]), r"places must lie in \[0, 1\]"),
-        (Plan.of([["cutout"]], levels=[[0.5]], places=[[[float("nan")] * 4]]), r"places must lie in \[0, 1\]"),
+        (Plan.of([["cutout"]], levels=[[0.5]], places=[[[1.5, 0, 0, 0]]]), r"places must lie in \[0, 1\)"),
+        (Plan.of([["cutout"]], levels=[[0.5]], places=[[[float("nan")] * 4]]), r"places must lie in \[0, 1\)"),
     ],
 )
 def test_refuses_plans_by_name(plan, message, backend, unchecked):
@@ -57,9 +57,9 @@ def test_refuses_images_by_name(batch, message, unchecked):
 
 def test_refuses_a_wrong_fill_backend_and_device(unchecked):
     plan = Plan.of([["cutout"]], levels=[[0.5]])
-    with pytest.raises(ValueError, match=r"fill must be 3 bytes, got \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"fill must be 3 whole numbers from 0 to 255, got \(1, 2\)"):
         apply(images(), plan, fill=[1, 2])
-    with pytest.raises(ValueError, match="fill must be 3 bytes"):
+    with pytest.raises(ValueError, match="fill must be 3 whole numbers"):
         apply(images(), plan, fill=[1, 2, 256])
     with pytest.raises(ValueError, match="backend must be 'auto', 'reference' or 'cpu', got 'gpu'"):
         apply(images(), plan, backend="gpu")  # pyright: ignore[reportArgumentType]
@@ -83,6 +83,51 @@ def test_rows_read_the_images_they_name_and_come_out_as_asked(backend):
     plan = Plan.of([["invert"], [], ["blur"], []], source=[2, 0, 1, 1], out=[3, 0, 0])
     out = run_on(backend, batch, plan)
     assert torch.equal(out, torch.stack([batch[1], 255 - batch[2], 255 - batch[2]]))
+
+
+def test_mixing_at_level_0_needs_no_partner(backend):
+    batch = images(2)
+    assert torch.equal(run_on(backend, batch, Plan.of([["mixup"], ["cutmix"]])), batch)
+
+
+def test_two_halves_of_one_buffer_are_apart():
+    room = images(4)
+    apply(room[:2], Plan.of([["invert"]] * 2), out=room[2:])
+    assert torch.equal(room[2:], 255 - room[:2])
+    with pytest.raises(ValueError, match="out must not share memory"):
+        apply(room[:2], Plan.of([["invert"]] * 2), out=room[1:3])
+
+
+def test_a_transform_that_the_kernel_lacks_runs_on_the_reference(monkeypatch):
+    monkeypatch.setattr(cpu, "knows", lambda names: "invert" not in names)
+    batch, plan = images(2), Plan.of([["invert"]] * 2)
+    assert torch.equal(apply(batch, plan), 255 - batch)
+    with pytest.raises(ValueError, match="backend 'cpu' has no 'invert'"):
+        apply(batch, plan, backend="cpu")
+
+
+MEMORY = """
+import resource, torch
+from outspan import Plan, apply
+images = torch.zeros(2, 3, 3000, 3000, dtype=torch.uint8)
+plan = Plan.of([["color", "rotate", "blur"]] * 2, levels=[[0.5, 0.5, 0]] * 2)
+out = torch.zeros_like(images)
+torch.set_num_threads(2)
+apply(images[:, :, :8, :8].contiguous(), plan)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
+try:
+    apply(images, plan, out=out)
+except MemoryError:
+    print("MemoryError")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the address space by /proc")
+@pytest.mark.parametrize(("room", "said"), [(20 << 20, "MemoryError\n"), (120 << 20, ""), (400 << 20, "")])
+def test_too_little_memory_is_an_exception_or_fewer_threads(room, said):
+    done = subprocess.run([sys.executable, "-c", f"room = {room}\n{MEMORY}"], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
 
 
 def test_nothing_in_nothing_out(backend):

@@ -54,12 +54,25 @@ def test_labels_are_those_of_the_rows_that_come_out():
         (torch.tensor([0, -1]), r"labels must lie in"),
         (torch.tensor([0.0, 1.0]), "labels must be class numbers"),
         (torch.zeros(2, 4), "soft labels must have 3 columns, got 4"),
-        (torch.tensor([0]), "the plan reads label 1, there are 1"),
+        (torch.tensor([0]), "the plan reads image 1, the batch has 1"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(labels, message, unchecked):
     with pytest.raises(ValueError, match=message):
         mix_labels(labels, Plan.of([["invert"]] * 2), 3, (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (Plan.of([["mixup"]], levels=[[0.5]]), "'mixup' in row 0 needs a partner row"),
+        (Plan.of([["mixup"]], levels=[[5.0]], partners=[[0]]), "level of 'mixup' must lie in"),
+        (Plan.of([["rotat"]]), "did you mean 'rotate'"),
+    ],
+)
+def test_labels_of_a_plan_that_does_not_fit_are_refused(plan, message):
+    with pytest.raises(ValueError, match=message):
+        mix_labels(torch.tensor([0]), plan, 2, (4, 4))
 
 
 def test_mixing_with_oneself_changes_nothing():

@@ -48,8 +48,9 @@ def propose(options: Sequence[Step], depth: int, pick: Pick) -> Proposal:
     """Return the proposal that takes, at each of `depth` steps of a row, the option that `pick` names."""
     names = tuple(dict.fromkeys(option.name for option in options))
     op = np.array([names.index(option.name) for option in options], dtype=np.int16)
-    low = np.array([option.low for option in options], dtype=np.float32)
-    span = np.array([option.high - option.low for option in options], dtype=np.float32)
+    graded = np.array([find(option.name).graded for option in options], dtype=np.float32)  # else the level is 0
+    low = graded * np.array([option.low for option in options], dtype=np.float32)
+    span = graded * np.array([option.high - option.low for option in options], dtype=np.float32)
     chance = np.array([option.probability * 2**19 for option in options])
     bins = np.array([option.bins for option in options])
     mirrored = np.array([option.mirrored for option in options], dtype=bool)

@@ -37,14 +37,14 @@ def apply(
     [[[[255, 55]]]]
     """
     _check_images(images)
-    color = _fill(None if fill is None else tuple(fill), images.shape[1])
+    color = _fill(None if fill is None else tuple(fill) if isinstance(fill, Sequence) else (fill,), images.shape[1])
     if normalize is not None and len(normalize.mean) != images.shape[1]:
         raise ValueError(f"normalize is for {len(normalize.mean)} channels, the images have {images.shape[1]}")
     picked = _pick(backend, images, plan)
     out = _place(out, images, plan, normalize)
     if picked == "cpu" and cpu.apply(images, plan, fill=color, normalize=normalize, out=out):
         return out
-    _check_plan(plan, len(images))  # the kernel has looked for itself, and here it is said what was wrong
+    check_plan(plan, len(images))  # the kernel has looked for itself, and here it is said what was wrong
     done = _reference(images, plan, color)
     return out.copy_(done if normalize is None else normalize(done))
 
@@ -95,6 +95,9 @@ def _pick(backend: Backend, images: Images, plan: Plan) -> Backend:
             raise ValueError("backend 'cpu' is not built: install outspan where a C++ compiler is found, or use 'reference'")
         if images.device.type != "cpu":
             raise ValueError(f"backend 'cpu' needs images on the cpu, got {images.device}")
+        for name in plan.names:
+            if find(name) and not cpu.knows((name,)):
+                raise ValueError(f"backend 'cpu' has no {name!r}, use 'auto' or 'reference'")
         return backend
     if backend != "auto":
         raise ValueError(f"backend must be 'auto', 'reference' or 'cpu', got {backend!r}")
@@ -123,12 +126,21 @@ def _place(out: Tensor | None, images: Images, plan: Plan, normalize: Normalize 
     if out.shape != shape or out.dtype != dtype or out.device != images.device or not out.is_contiguous(memory_format=layout):
         wanted = f"{dtype} {list(shape)} on {images.device}, {layout}"
         raise ValueError(f"out must be {wanted}, got {out.dtype} {list(out.shape)} on {out.device}, strides {out.stride()}")
-    if out.untyped_storage().data_ptr() == images.untyped_storage().data_ptr() and out.numel():
+    begin, end = images.data_ptr(), images.data_ptr() + _extent(images)
+    if out.data_ptr() < end and begin < out.data_ptr() + _extent(out):
         raise ValueError("out must not share memory with the images")
     return out
 
 
+def _extent(tensor: Tensor) -> int:
+    """Return how many bytes lie between a tensor's first and its last, strides included."""
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (reach + 1) * tensor.element_size() if tensor.numel() else 0
+
+
 def _check_images(images: Tensor) -> None:
+    if not isinstance(images, Tensor):
+        raise ValueError(f"images must be a torch tensor of bytes, got {type(images).__name__}")
     if images.dtype != torch.uint8:
         raise ValueError(f"images must be torch.uint8, got {images.dtype}")
     if images.ndim != 4:
@@ -139,7 +151,8 @@ def _check_images(images: Tensor) -> None:
         raise ValueError(f"images must have at least one pixel, got {list(images.shape[2:])}")
 
 
-def _check_plan(plan: Plan, batch: int) -> None:
+def check_plan(plan: Plan, batch: int) -> None:
+    """Refuse, by name, a plan that does not fit a batch of this size: names, levels, partners, places, sources."""
     found = [find(name) for name in plan.names]
     # Op -1 reads the last entry.
     low, high = np.array([*(t.levels for t in found), (-np.inf, np.inf)], dtype=np.float32).T
@@ -150,20 +163,20 @@ def _check_plan(plan: Plan, batch: int) -> None:
         row, step = map(int, np.argwhere(wrong)[0])
         op, level = ops[row, step], levels[row, step]
         raise ValueError(f"level of {plan.names[op]!r} must lie in [{low[op]:g}, {high[op]:g}], got {level:g} in row {row}")
-    alone = mixes[ops] & (plan.partners.numpy() < 0)
+    alone = mixes[ops] & (levels != 0) & (plan.partners.numpy() < 0)
     if alone.any():
         row, step = map(int, np.argwhere(alone)[0])
         raise ValueError(f"{plan.names[ops[row, step]]!r} in row {row} needs a partner row, got {plan.partners[row, step]}")
     places = plan.places.numpy()
-    if places.size and not (places.min() >= 0 and places.max() <= 1):
-        raise ValueError(f"places must lie in [0, 1], got {places.min():g} to {places.max():g}")
+    if places.size and not (places.min() >= 0 and places.max() < 1):
+        raise ValueError(f"places must lie in [0, 1), got {places.min():g} to {places.max():g}")
     if plan.source.numel() and (largest := int(plan.source.numpy().max())) >= batch:
         raise ValueError(f"the plan reads image {largest}, the batch has {batch}")
 
 
 @lru_cache(maxsize=64)
 def _fill(fill: tuple[int, ...] | None, channels: int) -> Fill:
-    values = [0] * channels if fill is None else [int(value) for value in fill]
-    if len(values) != channels or not all(0 <= value <= 255 for value in values):
-        raise ValueError(f"fill must be {channels} bytes, got {fill}")
+    values = (0,) * channels if fill is None else fill
+    if len(values) != channels or not all(isinstance(value, int) and 0 <= value <= 255 for value in values):
+        raise ValueError(f"fill must be {channels} whole numbers from 0 to 255, got {fill}")
     return torch.tensor(values, dtype=torch.uint8)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from outspan.plan import Plan
 from outspan.shapes import Float32, Num
-from outspan.transforms.apply import magnitudes, rows_by_transform
+from outspan.transforms.apply import check_plan, magnitudes, rows_by_transform
 from outspan.transforms.table import TRANSFORMS
 
 
@@ -19,8 +19,7 @@ def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tup
     [[0.75, 0.25], [0.0, 1.0]]
     """
     soft = _soft(labels, classes)
-    if plan.source.numel() and int(plan.source.max()) >= len(labels):
-        raise ValueError(f"the plan reads label {plan.source.max()}, there are {len(labels)}")
+    check_plan(plan, len(labels))
     state = soft[plan.source.to(labels.device)]
     for step in range(plan.ops.shape[1]):
         before, state = state, state.clone()

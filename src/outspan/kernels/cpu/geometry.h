@@ -237,10 +237,10 @@ double round_15(double value) {
 }
 
 void quarter_turns(const uint8_t *in, uint8_t *out, const Shape &shape, bool left) {
-    const int side = shape.width;
+    const int64_t side = shape.width;
     for (int c = 0; c < shape.channels; ++c, in += shape.plane(), out += shape.plane())
-        for (int y = 0; y < side; ++y)
-            for (int x = 0; x < side; ++x)
+        for (int64_t y = 0; y < side; ++y)
+            for (int64_t x = 0; x < side; ++x)
                 out[y * side + x] = left ? in[x * side + side - 1 - y] : in[(side - 1 - x) * side + y];
 }
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -55,13 +56,27 @@ const Kernels *chosen = best();
 using Bytes = std::unique_ptr<uint8_t[]>;
 Bytes allocate(int64_t count) { return Bytes(new uint8_t[size_t(std::max<int64_t>(count, 1))]); }
 
-// Each thread keeps its few images of scratch: touched before, they are mapped and often still in cache.
-uint8_t *scratch_of_this_thread(int64_t count) {
-    thread_local Bytes bytes;
-    thread_local int64_t size = 0;
-    if (size < count) bytes = allocate(count), size = count;
-    return bytes.get();
-}
+// Each thread keeps its few images of scratch: touched before, they are mapped and often still in cache. Large ones
+// are given back. Null where there is no memory.
+class Scratch {
+  public:
+    uint8_t *get(int64_t count) {
+        if (size_ < count) {
+            bytes_.reset(new (std::nothrow) uint8_t[size_t(count)]);
+            size_ = bytes_ ? count : 0;
+        }
+        return bytes_.get();
+    }
+    void trim() {
+        if (size_ > 4 << 20) bytes_.reset(), size_ = 0;
+    }
+
+  private:
+    Bytes bytes_;
+    int64_t size_ = 0;
+};
+
+thread_local Scratch scratch_of_this_thread;
 
 // What a plan's names mean: for each the kernel's op, the magnitude rest + span * level, and the levels allowed.
 struct Meaning {
@@ -73,8 +88,11 @@ struct Meaning {
 Meaning mean(const std::vector<std::string> &names, std::vector<double> rest, std::vector<double> span,
              std::vector<float> low, std::vector<float> high) {
     std::vector<Op> ops;
-    for (const std::string &name : names)
-        ops.push_back(Op(std::find(std::begin(NAMES), std::end(NAMES), name) - std::begin(NAMES)));
+    for (const std::string &name : names) {
+        const auto found = std::find(std::begin(NAMES), std::end(NAMES), name);
+        if (found == std::end(NAMES)) throw std::invalid_argument("the kernel has no '" + name + "'");
+        ops.push_back(Op(found - std::begin(NAMES)));
+    }
     return {ops, rest, span, low, high};
 }
 
@@ -107,7 +125,7 @@ struct Plan {
                 if (op >= 0 && !(meaning.low[size_t(op)] <= levels[at] && levels[at] <= meaning.high[size_t(op)]))
                     return false;
                 for (int64_t i = 4 * at; i < 4 * at + 4; ++i)
-                    if (!(places[i] >= 0 && places[i] <= 1)) return false;
+                    if (!(places[i] >= 0 && places[i] < 1)) return false;
                 if (mixes(row, at - row * steps) && !within(partners[at], 0, rows)) return false;
             }
         }
@@ -141,9 +159,7 @@ class Execution {
         const int64_t chunk = std::max<int64_t>(1, (64 << 10) / shape_.bytes());
         std::vector<std::atomic<int64_t>> claimed(phases_.size()), done(phases_.size());
         // Threads claim a few rows at a time, and wait only for what the next phase reads.
-        Pool::run(threads_, [&] {
-            uint8_t *scratch = scratch_of_this_thread(3 * (shape_.bytes() + 64) + shape_.bytes());
-            std::vector<Step> steps(static_cast<size_t>(plan_.steps));
+        const auto work = [&](uint8_t *scratch, Step *steps) {
             for (size_t p = 0; p < phases_.size(); ++p) {
                 if (p)
                     while (done[p - 1].load(std::memory_order_acquire) < phases_[p - 1].awaited) std::this_thread::yield();
@@ -152,11 +168,26 @@ class Execution {
                 for (int64_t start; (start = claimed[p].fetch_add(chunk)) < count;) {
                     const int64_t stop = std::min(start + chunk, count);
                     for (int64_t i = start; i < stop; ++i)
-                        advance(phase.rows[size_t(i)], phase.step, steps.data(), scratch);
+                        advance(phase.rows[size_t(i)], phase.step, steps, scratch);
                     done[p].fetch_add(std::clamp<int64_t>(phase.awaited - start, 0, stop - start), std::memory_order_release);
                 }
             }
+        };
+        // The caller's own memory is taken here, where failing is an exception; a helper that gets none claims nothing.
+        const int64_t images = (plan_.steps > 0) + std::min<int64_t>(2, plan_.steps - 1 + (normalize_.size > 0));
+        const int64_t bytes = std::max<int64_t>(1, images * (shape_.bytes() + 64));
+        const int64_t slots = std::max<int64_t>(1, plan_.steps);
+        std::vector<Step> own(static_cast<size_t>(slots));
+        if (!scratch_of_this_thread.get(bytes)) throw std::bad_alloc();
+        const std::thread::id caller = std::this_thread::get_id();
+        Pool::run(threads_, [&] {
+            if (std::this_thread::get_id() == caller) return work(scratch_of_this_thread.get(bytes), own.data());
+            const std::unique_ptr<Step[]> steps(new (std::nothrow) Step[size_t(slots)]);
+            uint8_t *scratch = scratch_of_this_thread.get(bytes);
+            if (scratch && steps) work(scratch, steps.get());
+            scratch_of_this_thread.trim();
         });
+        scratch_of_this_thread.trim();
         for (const auto &[from, to] : copies_) std::copy_n(from, out_bytes_, to);
     }
 
@@ -245,13 +276,14 @@ class Execution {
             }
             steps[count++] = {plan_.meaning.ops[op], magnitude, plan_.places + 4 * at, partner};
         }
-        if (t < plan_.steps) return chosen->run(pixels, parked(row, t), steps, count, shape_, fill_, scratch);
         uint8_t *home = home_[size_t(row)];
-        if (!is_output(home)) return;  // a helper that nobody needs any further
-        if (!normalize_.size) return chosen->run(pixels, home, steps, count, shape_, fill_, scratch);
-        uint8_t *last = scratch + 3 * (shape_.bytes() + 64);
-        if (count) chosen->run(pixels, last, steps, count, shape_, fill_, scratch);
-        chosen->normalize(count ? last : pixels, home, normalize_, shape_);
+        if (t < plan_.steps) {
+            chosen->run(pixels, parked(row, t), steps, count, shape_, fill_, scratch);
+        } else if (is_output(home)) {  // else a helper that nobody needs any further
+            const uint8_t *last =
+                chosen->run(pixels, normalize_.size ? nullptr : home, steps, count, shape_, fill_, scratch);
+            if (normalize_.size) chosen->normalize(last, home, normalize_, shape_);
+        }
     }
 
     bool is_output(const uint8_t *home) const { return home && home >= out_ && home < out_ + plan_.outputs * out_bytes_; }

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -17,14 +18,19 @@ namespace outspan {
 class Pool {
   public:
     // Calls `work()` on this thread and on up to `threads - 1` others, and returns when all that began have ended.
-    // A second caller meanwhile works alone.
+    // A second caller meanwhile works alone. `work` must not throw.
     static void run(int threads, const std::function<void()> &work) {
+        if (threads <= 1) return work();
         Pool &pool = instance();
         std::unique_lock<std::mutex> turn(pool.turn_, std::try_to_lock);
-        if (threads <= 1 || !turn.owns_lock()) return work();
+        if (!turn.owns_lock()) return work();
         {
             std::lock_guard<std::mutex> lock(pool.mutex_);
-            for (; pool.started_ < threads - 1; ++pool.started_) std::thread(&Pool::serve, &pool).detach();
+            try {
+                for (; pool.started_ < threads - 1; ++pool.started_) std::thread(&Pool::serve, &pool).detach();
+            } catch (const std::system_error &) {
+                // The system gives no more threads: those there are will do.
+            }
             pool.work_ = &work;
             pool.wanted_ = threads - 1;
         }

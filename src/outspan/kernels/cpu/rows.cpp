@@ -75,15 +75,16 @@ void apply_step(const Step &step, const uint8_t *in, uint8_t *out, const Shape &
     std::memcpy(out, in, size_t(shape.bytes()));
 }
 
-void run(const uint8_t *in, uint8_t *out, const Step *steps, int count, const Shape &shape, const uint8_t *fill,
-         uint8_t *scratch) {
+const uint8_t *run(const uint8_t *in, uint8_t *out, const Step *steps, int count, const Shape &shape, const uint8_t *fill,
+                   uint8_t *scratch) {
     const int64_t stride = shape.bytes() + 64;
-    if (!count) std::memcpy(out, in, size_t(shape.bytes()));
+    if (!count && out) return static_cast<uint8_t *>(std::memcpy(out, in, size_t(shape.bytes())));
     for (int i = 0; i < count; ++i) {
-        uint8_t *to = i == count - 1 ? out : scratch + (i & 1) * stride;
-        apply_step(steps[i], in, to, shape, fill, scratch + 2 * stride);
+        uint8_t *to = i == count - 1 && out ? out : scratch + (1 + (i & 1)) * stride;
+        apply_step(steps[i], in, to, shape, fill, scratch);
         in = to;
     }
+    return in;
 }
 
 template <typename Value>

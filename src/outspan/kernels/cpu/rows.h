@@ -56,9 +56,10 @@ struct Normalize {
 
 struct Kernels {
     const char *name;
-    // Applies `count` steps to the image at `in` and writes the result to `out`; the two do not overlap.
-    // `scratch` holds three images, each followed by 64 bytes.
-    void (*run)(const uint8_t *in, uint8_t *out, const Step *steps, int count, const Shape &shape,
+    // Applies `count` steps to the image at `in`, writes the result to `out`, which does not overlap, and returns it;
+    // where `out` is null the result is in `scratch`, or, of no steps, `in` itself. `scratch` holds, each with 64 bytes
+    // after it, one image for a step's own use and up to two between steps.
+    const uint8_t *(*run)(const uint8_t *in, uint8_t *out, const Step *steps, int count, const Shape &shape,
                 const uint8_t *fill, uint8_t *scratch);
     void (*normalize)(const uint8_t *in, void *out, const Normalize &how, const Shape &shape);
 };

@@ -6,9 +6,8 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/
 
 .PHONY: demo test lint bench clean
 
-demo: .venv/ready  ## the transforms, as a table and as a picture
-	$(BIN)/outspan transforms
-	mkdir -p demo && $(BIN)/outspan gallery -o demo/gallery.png
+demo: .venv/ready  ## the main job on embedded digits: three policies, three seeds, a table and a picture
+	$(BIN)/outspan compare recipes/digits.toml --policies none,random,uncertain --seeds 3 -o demo
 
 test: .venv/ready  ## the whole suite
 	$(BIN)/python -m pytest -n auto

@@ -1,8 +1,10 @@
 """The commands, run as a user runs them."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from PIL import Image
 from outspan import TRANSFORMS, Plan
 from outspan.cli import main
 from outspan.data import example_image
+from outspan.train import checkpoint
 from pillow import apply_with_pillow
 
 
@@ -143,7 +146,7 @@ def test_wrong_usage_is_one_line(arguments, message, run):
     assert message in run(*arguments, code=2)
 
 
-@pytest.mark.parametrize("command", ["transforms", "apply", "gallery"])
+@pytest.mark.parametrize("command", ["transforms", "apply", "gallery", "train", "evaluate", "compare"])
 def test_every_command_has_an_example(command, run):
     assert "Example: outspan" in run(command, "--help")
 
@@ -154,3 +157,88 @@ def test_the_installed_command_refuses_without_a_traceback(tmp_path):
     assert done.returncode == 2
     assert done.stderr == f"outspan: {tmp_path / 'none.png'}: no such file\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A data set of two classes that anything learns, as an .npz file."""
+    labels = np.arange(60) % 2
+    images = np.full((60, 8, 8), 20, dtype=np.uint8)
+    images[labels == 1] = 220
+    path = tmp_path / "tiny.npz"
+    np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    return path
+
+
+def test_train_then_evaluate(tiny, tmp_path, run):
+    out = tmp_path / "run"
+    command = (
+        "train",
+        "--data",
+        tiny,
+        "--model",
+        "mlp",
+        "--policy",
+        "random",
+        "--set",
+        "epochs=3",
+        "--set",
+        "batch=20",
+        "-o",
+        out,
+    )
+    said = run(*command)
+    assert "after the last epoch" in said
+    assert (out / "metrics.jsonl").read_text().count("\n") == 3
+    assert run(*command) == said  # finished: the same summary at once
+    report = run("evaluate", out)
+    assert "of 60 test images" in report
+    assert "0" in report
+
+
+def test_a_recipe_file_is_changed_by_options(tiny, tmp_path, run):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(f'data = "{tiny}"\nmodel = "mlp"\nepochs = 1\nbatch = 30\npolicy = "none"\n')
+    run("train", recipe, "-o", tmp_path / "run")
+    refused = run("train", recipe, "--set", "lr=0.5", "-o", tmp_path / "run", code=2)
+    assert "a run of another recipe (lr 0.1 there, 0.5 asked)" in refused
+
+
+def test_compare_prints_a_table_and_draws(tiny, tmp_path, run):
+    changes = [part for change in (f"data={tiny}", "model=mlp", "epochs=2", "batch=20") for part in ("--set", change)]
+    said = run("compare", *changes, "--policies", "none,random", "--seeds", "2", "-o", tmp_path / "all")
+    assert "none" in said
+    assert "±" in said
+    assert "leads" in said
+    assert pixels(tmp_path / "all" / "accuracy.png").shape[:2] == (675, 1200)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set", "epoch=3"), "unknown key 'epoch', did you mean 'epochs'"),
+        (("--set", "epochs"), "a change is key=value, got 'epochs'"),
+        (("--data", "nothing"), "unknown data set 'nothing'"),
+        (("--policy", "uncertian", "--set", "epochs=1"), "did you mean 'uncertain'"),
+        (("none.toml",), "no such file"),
+    ],
+)
+def test_training_that_cannot_begin_is_refused(arguments, message, tmp_path, run):
+    assert message in run("train", *arguments, "-o", tmp_path / "run", code=2)
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(tiny, tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "outspan.cli", "train", "--data", str(tiny), "--model", "mlp", "--policy", "random"]
+    command += ["--set", "epochs=3000", "--set", "batch=20", "-o", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not list(out.glob("step-*.safetensors")):
+        time.sleep(0.02)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped at step" in said
+    assert "Traceback" not in said
+    step = checkpoint.load(out)[1]["step"]
+    assert f"stopped at step {step} of 9000" in said

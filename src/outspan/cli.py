@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +12,7 @@ import typer
 
 # Everything heavy is imported by the command that needs it, so that --help does not wait for torch.
 if TYPE_CHECKING:
+    from outspan.config import Recipe
     from outspan.shapes import Images
 
 app = typer.Typer(
@@ -131,6 +134,142 @@ def gallery(
     typer.echo(f"wrote {out}")
 
 
+_RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
+_Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
+
+
+@app.command("train")
+def train_command(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The run's folder; if it holds a run of this recipe, go on.")],
+    recipe: Annotated[Path | None, typer.Argument(help=_RECIPE_HELP)] = None,
+    data: Annotated[str | None, typer.Option(help="digits, mnist, cifar10, …, an image folder or an .npz file.")] = None,
+    model: Annotated[str | None, typer.Option(help="mlp, convnet, wide_resnet-28-2, …, timm:NAME.")] = None,
+    policy: Annotated[str | None, typer.Option(help="none, baseline, random, uncertain, randaugment, …")] = None,
+    changes: _Set = None,
+) -> None:
+    """Train a classifier, or go on where the folder stands. Ctrl-C saves and stops; the same command resumes.
+
+    Example: outspan train --data digits --model convnet --policy uncertain --set epochs=10 -o runs/first
+    """
+    from outspan.train.loop import train
+
+    asked = {"data": data, "model": model, "policy": policy}
+    given = make_recipe(recipe, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
+    with training_progress() as on_step:
+        summary = train(given, out=out, device=_device(), on_step=on_step)
+    typer.echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch, {summary.seconds:.0f} s, in {out}")
+
+
+@app.command()
+def evaluate(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+    """Print a run's test accuracy, overall and by class, and what is most often confused.
+
+    Example: outspan evaluate runs/first
+    """
+    import torch
+
+    from outspan.train.loop import load_run, predict
+
+    _, model, data, last = load_run(run)
+    found = predict(model, data.test, last, "cpu").argmax(1)
+    classes = len(data.classes)
+    confusion = torch.bincount(data.test.labels * classes + found, minlength=classes**2).view(classes, classes)
+    typer.echo(f"accuracy {100 * confusion.diag().sum() / confusion.sum():.2f} % of {len(data.test)} test images")
+    for i, name in enumerate(data.classes):
+        row = confusion[i]
+        wrong = row.clone()
+        wrong[i] = 0
+        taken = f", most often taken for {data.classes[int(wrong.argmax())]} ({int(wrong.max())})" if wrong.any() else ""
+        typer.echo(f"  {name:>12} {100 * row[i] / max(int(row.sum()), 1):6.2f} %{taken}")
+
+
+@app.command()
+def compare(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs, the plot and the numbers.")],
+    recipe: Annotated[Path | None, typer.Argument(help=_RECIPE_HELP)] = None,
+    policies: Annotated[str, typer.Option(help="Policies, with commas.")] = "none,random,uncertain",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs a policy, seeds 0, 1, …")] = 3,
+    changes: _Set = None,
+) -> None:
+    """Train several policies over several seeds and print the table; what is there already is not run again.
+
+    Example: outspan compare --policies none,random,uncertain --seeds 3 --set transforms=geometric -o runs/compared
+    """
+    from dataclasses import replace
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from outspan.report.compare import compare_figure, read_honestly, spread
+    from outspan.train.loop import train
+
+    given = make_recipe(recipe, changes or [])
+    runs = {}
+    for policy in policies.split(","):
+        for seed in range(seeds):
+            with training_progress(f"{policy}, seed {seed}") as on_step:
+                folder = out / f"{policy}-{seed}"
+                runs.setdefault(policy, []).append(
+                    train(replace(given, policy=policy, seed=seed), out=folder, device=_device(), on_step=on_step)
+                )
+    table = Table("policy", "test accuracy, %", "seconds a run", box=None, header_style="bold", pad_edge=False)
+    for policy, summaries in runs.items():
+        mean, std = spread([100 * summary.accuracy for summary in summaries])
+        table.add_row(policy, f"{mean:.2f} ± {std:.2f}", f"{spread([summary.seconds for summary in summaries])[0]:.1f}")
+    Console().print(table)
+    typer.echo(read_honestly(runs))
+    write_whole(out / "accuracy.png", lambda partial: compare_figure(runs).savefig(partial, format="png"))
+    typer.echo(f"wrote {out / 'accuracy.png'}")
+
+
+def make_recipe(path: Path | None, changes: list[str]) -> "Recipe":
+    """Return a recipe from a file, or the default one, with `key=value` changes."""
+    from outspan.config import Recipe, read_recipe, with_values
+
+    values = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise ValueError(f"a change is key=value, got {change!r}")
+        values[key.strip()] = value.strip()
+    return with_values(Recipe() if path is None else read_recipe(path), values)
+
+
+@contextmanager
+def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bool]]:
+    """Show a bar on a terminal; SIGTERM and Ctrl-C ask the run to save and stop."""
+    import signal
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    asked: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: asked.append(got)) for number in (signal.SIGINT, signal.SIGTERM)}
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
+    try:
+        console = Console(stderr=True)
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task(title, said="")
+
+            def on_step(state: dict[str, Any]) -> bool:
+                said = f"epoch {state['epoch'] + 1}/{state['epochs']}  loss {state['loss']:.3f}"
+                if state["metrics"]:
+                    said += f"  test {100 * state['metrics'][-1]['test_accuracy']:.2f} %"
+                bar.update(task, completed=state["step"], total=state["steps"], said=said)
+                return bool(asked)
+
+            yield on_step
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def parse_ops(text: str) -> tuple[list[str], list[float]]:
     """Read "rotate:0.5,invert" as names and levels; a graded transform needs its level."""
     from outspan.transforms.table import find
@@ -230,11 +369,15 @@ def _fit(other: "Images", like: "Images", path: Path) -> "Images":
 
 
 def main() -> None:
-    """Run the command line; what the user got wrong is one red line and exit code 2."""
+    """Run the command line; what the user got wrong is one red line and exit code 2, an interruption is 130."""
+    from outspan.train import Stopped
+
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
     except (_UsageError, ValueError) as error:
         message, code = getattr(error, "format_message", error.__str__)(), 2
+    except Stopped as error:
+        message, code = str(error), 130
     except (KeyboardInterrupt, typer.Abort):
         message, code = "interrupted", 130
     typer.secho(f"outspan: {' '.join(message.split())}", fg="red", err=True)

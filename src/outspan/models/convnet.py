@@ -7,6 +7,5 @@ def convnet(shape: tuple[int, int, int], classes: int, *, widths: tuple[int, ...
     """Return three 3x3 convolutions, each halving the side, and a linear layer on the averages."""
     blocks: list[nn.Module] = []
     for before, after in zip((shape[0], *widths), widths, strict=False):
-        blocks += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
-        blocks += [nn.MaxPool2d(2, ceil_mode=True)]
+        blocks += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
     return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))

@@ -1,0 +1,120 @@
+"""Recipes: everything that decides a run's result, as data. TOML or flags in, a frozen dataclass out."""
+
+import sys
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that decides a run's result, and nothing that does not."""
+
+    data: str = "digits"
+    model: str = "convnet"
+    policy: str = "uncertain"
+    seed: int = 0
+    epochs: int = 20
+    batch: int = 128
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4  # on weights, not on biases and normalisation
+    schedule: str = "cosine"  # "cosine", "multistep" (a tenth at 30, 60 and 80 %) or "constant"
+    warmup: float = 0.02  # the share of steps in which lr rises to its value
+    label_smoothing: float = 0.0
+    clip: float = 0.0  # the largest norm of the gradient; 0 is none
+    size: int = 224  # of images read from a folder
+    validation: int = 0  # train images held out for choosing; never trained on
+    transforms: str = "paper16"  # "paper16", "geometric", or names with commas
+    depth: int = 2
+    probability: float = 0.5
+    candidates: int = 4
+    keep: int = 1
+    select: str = "max"  # "max", "proportional" or a power
+    score_every: int = 1
+    magnitude: float = 9.0  # of RandAugment
+    defaults: str = "none"
+
+    def __post_init__(self) -> None:
+        checks = {
+            "epochs": self.epochs >= 1,
+            "batch": self.batch >= 1,
+            "lr": 0 < self.lr < float("inf"),
+            "momentum": 0 <= self.momentum < 1,
+            "weight_decay": 0 <= self.weight_decay < float("inf"),
+            "schedule": self.schedule in ("cosine", "multistep", "constant"),
+            "warmup": 0 <= self.warmup < 1,
+            "label_smoothing": 0 <= self.label_smoothing < 1,
+            "clip": 0 <= self.clip < float("inf"),
+            "size": self.size >= 1,
+            "validation": self.validation >= 0,
+            "candidates": self.candidates >= 1,
+            "keep": 1 <= self.keep <= self.candidates,
+            "score_every": self.score_every >= 1,
+        }
+        for name, holds in checks.items():
+            if not holds:
+                raise ValueError(f"{name} is out of range, got {getattr(self, name)!r}" + _ALLOWED.get(name, ""))
+
+
+_ALLOWED = {
+    "schedule": " (allowed: cosine, multistep, constant)",
+    "keep": " (allowed: 1 to candidates)",
+    "momentum": " (allowed: [0, 1))",
+    "label_smoothing": " (allowed: [0, 1))",
+}
+KEYS = tuple(field.name for field in fields(Recipe))
+_TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Recipe)}
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Return the recipe in a TOML file; an unknown key is a ValueError that names it and its neighbour."""
+    try:
+        with open(path, "rb") as file:
+            values = tomllib.load(file)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
+        raise ValueError(f"{path}: not TOML ({error})") from None
+    try:
+        return with_values(Recipe(), values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:
+    """Return the recipe with some values changed; text is read as its field's type."""
+    return replace(recipe, **{key: _typed(key, value) for key, value in values.items()})
+
+
+def _typed(key: str, value: Any) -> Any:
+    if key not in KEYS:
+        near = get_close_matches(key, KEYS, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown key {key!r}, did you mean {near!r}? (known: {', '.join(KEYS)})")
+    kind = _TYPES[key]
+    if isinstance(value, str) and kind is not str:
+        try:
+            return kind(value)
+        except ValueError:
+            raise ValueError(f"{key} must be {_a(kind)}, got {value!r}") from None
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{key} must be {_a(kind)}, got {value!r}")
+    return value
+
+
+def _a(kind: type) -> str:
+    return {int: "a whole number", float: "a number", str: "text"}[kind]
+
+
+def differing(one: Recipe, other: Recipe) -> dict[str, tuple[Any, Any]]:
+    """Return the keys in which two recipes differ, with both values."""
+    left, right = asdict(one), asdict(other)
+    return {key: (left[key], right[key]) for key in KEYS if left[key] != right[key]}

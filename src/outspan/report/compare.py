@@ -1,0 +1,49 @@
+"""Several runs side by side: what each policy came to over its seeds."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from outspan.train.loop import Summary
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and the sample standard deviation, 0 of a single value."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def read_honestly(runs: Mapping[str, Sequence[Summary]]) -> str:
+    """Say in one line which policy came out ahead, and whether its lead is more than its noise."""
+    ranked = sorted(runs, key=lambda name: -spread([run.accuracy for run in runs[name]])[0])
+    if len(ranked) < 2:
+        return "One policy alone: nothing to compare."
+    (best, wide), (second, narrow) = (spread([run.accuracy for run in runs[name]]) for name in ranked[:2])
+    count = min(len(runs[name]) for name in ranked[:2])
+    noise = ((wide**2 + narrow**2) / count) ** 0.5
+    lead = f"{ranked[0]} leads {ranked[1]} by {100 * (best - second):.2f} points"
+    if count < 2:
+        return f"{lead}; with one seed there is no telling whether that is noise."
+    if best - second > 2 * noise:
+        return f"{lead}, more than two standard errors ({200 * noise:.2f})."
+    return f"{lead}, within two standard errors ({200 * noise:.2f}): not told apart by {count} seeds."
+
+
+def compare_figure(runs: Mapping[str, Sequence[Summary]]) -> Figure:
+    """Return the test accuracy over the epochs, a line a policy with its seeds as a band."""
+    figure = Figure(figsize=(8, 4.5), dpi=150, facecolor="white", layout="constrained")
+    axis = figure.subplots()
+    for name, summaries in runs.items():
+        curves = [[100 * row["test_accuracy"] for row in run.metrics] for run in summaries]
+        epochs = range(1, len(curves[0]) + 1)
+        middle = [statistics.fmean(column) for column in zip(*curves, strict=True)]
+        (line,) = axis.plot(epochs, middle, label=name)
+        low, high = ([end(column) for column in zip(*curves, strict=True)] for end in (min, max))
+        axis.fill_between(epochs, low, high, alpha=0.2, color=line.get_color())
+    axis.set_xlabel("epoch")
+    axis.set_ylabel("test accuracy, %")
+    finals = [100 * run.accuracy for summaries in runs.values() for run in summaries]
+    axis.set_ylim(min(finals) - 4, min(100.0, max(finals) + 1))
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    return figure

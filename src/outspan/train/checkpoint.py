@@ -1,0 +1,78 @@
+"""Checkpoints: one safetensors file with a digest over tensors and metadata; whole, or not there; the newest wins."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+_KEPT = 2  # the newest, and the one before in case the newest is found damaged
+
+
+def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
+    """Write the checkpoint of a step and remove those before the last but one."""
+    text = json.dumps({**meta, "step": step}, sort_keys=True)
+    cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
+    path = folder / f"step-{step:09d}.safetensors"
+    partial = path.with_suffix(".partial")
+    with open(partial, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    _fsync(folder)
+    for old in _files(folder)[_KEPT:]:
+        old.unlink()
+    return path
+
+
+def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return the newest checkpoint that is whole, or None where there is none."""
+    for path in _files(folder):
+        try:
+            return read(path)
+        except ValueError:
+            continue  # torn or damaged: the one before it is still there
+    return None
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and metadata of one file; anything but a whole checkpoint is a ValueError."""
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
+        raise ValueError(f"{path}: not a whole checkpoint ({error})") from None
+    text = header.get("meta", "")
+    if header.get("digest") != _digest(tensors, text):
+        raise ValueError(f"{path}: its digest does not match: the file is damaged")
+    return tensors, json.loads(text)
+
+
+def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=32)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("step-*.safetensors"), reverse=True)
+
+
+def _fsync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,30 @@
+"""Comparing runs."""
+
+import pytest
+
+from outspan.report.compare import read_honestly, spread
+from outspan.train.loop import Summary
+
+
+def runs(*accuracies: float) -> list[Summary]:
+    return [Summary(accuracy, 0.0, 1, 1.0, []) for accuracy in accuracies]
+
+
+def test_spread_by_hand():
+    assert spread([1.0, 2.0, 3.0]) == (2.0, 1.0)
+    assert spread([4.0]) == (4.0, 0.0)
+
+
+def test_a_lead_is_called_one_only_beyond_its_noise():
+    clear = {"none": runs(0.90, 0.91, 0.92), "uncertain": runs(0.95, 0.96, 0.97)}
+    assert read_honestly(clear) == "uncertain leads none by 5.00 points, more than two standard errors (1.63)."
+    close = {"none": runs(0.90, 0.95, 0.92), "uncertain": runs(0.93, 0.91, 0.96)}
+    assert "not told apart by 3 seeds" in read_honestly(close)
+    assert "no telling" in read_honestly({"none": runs(0.9), "uncertain": runs(0.95)})
+    assert read_honestly({"none": runs(0.9)}) == "One policy alone: nothing to compare."
+
+
+def test_the_order_of_policies_does_not_matter():
+    a, b = runs(0.90, 0.91), runs(0.95, 0.96)
+    assert read_honestly({"a": a, "b": b}) == read_honestly({"b": b, "a": a})
+    assert pytest.approx(0.005, abs=1e-9) == spread([0.95, 0.96])[0] - 0.95

@@ -1,0 +1,70 @@
+"""Checkpoints: whole or not there, and no damage goes unseen."""
+
+import pytest
+import torch
+
+from outspan.train import checkpoint
+
+TENSORS = {
+    "model.weight": torch.arange(12, dtype=torch.float32).view(3, 4),
+    "model.count": torch.tensor(7),
+    "empty": torch.zeros(0, 3),
+    "momentum.weight": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
+}
+META = {"recipe": {"data": "digits"}, "losses": 0.1 + 0.2, "metrics": [{"epoch": 0}]}
+
+
+def same(found: tuple, step: int) -> bool:
+    tensors, meta = found
+    assert meta == {**META, "step": step}
+    return tensors.keys() == TENSORS.keys() and all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_what_is_saved_is_loaded_to_the_bit(tmp_path):
+    assert checkpoint.load(tmp_path) is None
+    checkpoint.save(tmp_path, 3, TENSORS, META)
+    assert same(checkpoint.load(tmp_path), 3)
+
+
+def test_the_newest_wins_and_two_are_kept(tmp_path):
+    for step in (1, 2, 10):
+        checkpoint.save(tmp_path, step, TENSORS, META)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000002.safetensors", "step-000000010.safetensors"]
+    assert same(checkpoint.load(tmp_path), 10)
+
+
+def test_cut_at_every_byte_it_falls_back(tmp_path):
+    checkpoint.save(tmp_path, 1, TENSORS, META)
+    path = checkpoint.save(tmp_path, 2, TENSORS, META)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert checkpoint.load(tmp_path)[1]["step"] == 1
+    path.write_bytes(whole + b"\0")
+    assert checkpoint.load(tmp_path)[1]["step"] == 1
+    path.write_bytes(whole)
+    assert checkpoint.load(tmp_path)[1]["step"] == 2
+
+
+def test_no_flipped_bit_goes_unseen(tmp_path):
+    path = checkpoint.save(tmp_path, 1, TENSORS, META)
+    whole = path.read_bytes()
+    for position in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << bit
+            path.write_bytes(damaged)
+            with pytest.raises(ValueError, match=r"checkpoint|digest"):
+                checkpoint.read(path)
+
+
+def test_a_full_disk_leaves_the_previous_one(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, TENSORS, META)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save(tmp_path, 2, TENSORS, META)
+    assert same(checkpoint.load(tmp_path), 1)

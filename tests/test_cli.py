@@ -146,7 +146,7 @@ def test_wrong_usage_is_one_line(arguments, message, run):
     assert message in run(*arguments, code=2)
 
 
-@pytest.mark.parametrize("command", ["transforms", "apply", "gallery", "train", "evaluate", "compare"])
+@pytest.mark.parametrize("command", ["transforms", "apply", "gallery", "train", "evaluate", "predict", "data", "compare"])
 def test_every_command_has_an_example(command, run):
     assert "Example: outspan" in run(command, "--help")
 
@@ -191,6 +191,10 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     assert "after the last epoch" in said
     assert (out / "metrics.jsonl").read_text().count("\n") == 3
     assert run(*command) == said  # finished: the same summary at once
+    for name, value in (("dark", 20), ("light", 220)):
+        Image.new("L", (30, 20), value).save(tmp_path / f"{name}.png")
+    told = run("predict", out, tmp_path / "dark.png", tmp_path / "light.png").splitlines()
+    assert [line.split()[1] for line in told] == ["0", "1"]
     report = run("evaluate", out)
     assert "of 60 test images" in report
     assert "0" in report
@@ -210,6 +214,9 @@ def test_compare_prints_a_table_and_draws(tiny, tmp_path, run):
     assert "none" in said
     assert "±" in said
     assert "leads" in said
+    found = json.loads((tmp_path / "all" / "comparison.json").read_text())
+    assert found["seeds"] == [0, 1]
+    assert len(found["policies"]["random"]["test_accuracy"]) == 2
     assert pixels(tmp_path / "all" / "accuracy.png").shape[:2] == (675, 1200)
 
 
@@ -242,3 +249,10 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tiny, tmp_path):
     assert "Traceback" not in said
     step = checkpoint.load(out)[1]["step"]
     assert f"stopped at step {step} of 9000" in said
+
+
+def test_data_lists_what_is_here(tmp_path, run, monkeypatch):
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    said = run("data")
+    assert "5,000 train and 1,000 test images, 10 classes" in said
+    assert f"not here: {tmp_path / 'mnist' / 'train-images-idx3-ubyte'}: no such file" in said

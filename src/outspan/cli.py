@@ -183,6 +183,49 @@ def evaluate(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) 
         typer.echo(f"  {name:>12} {100 * row[i] / max(int(row.sum()), 1):6.2f} %{taken}")
 
 
+@app.command("predict")
+def predict_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files.")],
+) -> None:
+    """Print the likeliest class of each image, with its probability.
+
+    Example: outspan predict runs/first cat.png dog.jpg
+    """
+    import torch
+
+    from outspan.data.readers import read_square
+    from outspan.data.sets import Split
+    from outspan.train.loop import load_run, predict
+    from outspan.transforms.color import grey
+
+    _, model, data, last = load_run(run)
+    channels, side, _ = data.train.images.shape[1:]
+    pixels = torch.stack([read_square(path, side) for path in images])
+    pixels = pixels if channels == 3 else grey(pixels)
+    found = predict(model, Split(pixels, torch.zeros(len(pixels), dtype=torch.int64)), last, "cpu").softmax(1).max(1)
+    for path, share, label in zip(images, found.values.tolist(), found.indices.tolist(), strict=True):
+        typer.echo(f"{path}  {data.classes[label]}  {100 * share:.1f} %")
+
+
+@app.command("data")
+def data_command() -> None:
+    """List the data sets that are known by name, and which of them are here.
+
+    Example: outspan data
+    """
+    from outspan.data.sets import SETS, load, root
+
+    typer.echo(f"looked for in {root()}")
+    for name in SETS:
+        try:
+            found = load(name)
+            said = f"{len(found.train):,} train and {len(found.test):,} test images, {len(found.classes)} classes"
+        except ValueError as error:
+            said = f"not here: {error}"
+        typer.echo(f"{name:>10}  {said}")
+
+
 @app.command()
 def compare(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs, the plot and the numbers.")],
@@ -200,7 +243,7 @@ def compare(
     from rich.console import Console
     from rich.table import Table
 
-    from outspan.report.compare import compare_figure, read_honestly, spread
+    from outspan.report.compare import compare_figure, numbers, read_honestly
     from outspan.train.loop import train
 
     given = make_recipe(recipe, changes or [])
@@ -213,11 +256,12 @@ def compare(
                     train(replace(given, policy=policy, seed=seed), out=folder, device=_device(), on_step=on_step)
                 )
     table = Table("policy", "test accuracy, %", "seconds a run", box=None, header_style="bold", pad_edge=False)
-    for policy, summaries in runs.items():
-        mean, std = spread([100 * summary.accuracy for summary in summaries])
-        table.add_row(policy, f"{mean:.2f} ± {std:.2f}", f"{spread([summary.seconds for summary in summaries])[0]:.1f}")
+    found = numbers(given, runs)
+    for policy, entry in found["policies"].items():
+        table.add_row(policy, f"{100 * entry['mean']:.2f} ± {100 * entry['std']:.2f}", f"{entry['seconds']:.1f}")
     Console().print(table)
     typer.echo(read_honestly(runs))
+    write_whole(out / "comparison.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
     write_whole(out / "accuracy.png", lambda partial: compare_figure(runs).savefig(partial, format="png"))
     typer.echo(f"wrote {out / 'accuracy.png'}")
 

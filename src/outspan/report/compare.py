@@ -2,15 +2,30 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from matplotlib.figure import Figure
 
+from outspan.config import Recipe
 from outspan.train.loop import Summary
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean and the sample standard deviation, 0 of a single value."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def numbers(recipe: Recipe, runs: Mapping[str, Sequence[Summary]]) -> dict[str, Any]:
+    """Return what a comparison came to: the shared recipe, and each policy's accuracies by seed, their mean and std."""
+    shared = {key: value for key, value in asdict(recipe).items() if key not in ("policy", "seed")}
+    policies = {}
+    for name, summaries in runs.items():
+        accuracies = [run.accuracy for run in summaries]
+        mean, std = spread(accuracies)
+        seconds = spread([run.seconds for run in summaries])[0]
+        policies[name] = {"test_accuracy": accuracies, "mean": mean, "std": std, "seconds": round(seconds, 1)}
+    return {"recipe": shared, "seeds": list(range(max(map(len, runs.values())))), "policies": policies}
 
 
 def read_honestly(runs: Mapping[str, Sequence[Summary]]) -> str:

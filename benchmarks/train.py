@@ -1,0 +1,79 @@
+"""Our training step beside a bare PyTorch loop on the same model and data, and what choosing costs.
+
+    python benchmarks/train.py --rounds 7
+
+One process; the contestants take turns within every round; the figure is the median round. Each round is one epoch of the
+embedded digits without augmentation; then with Algorithm 1.
+"""
+
+import argparse
+import statistics
+import time
+from dataclasses import replace
+
+import torch
+
+from outspan import models, rng, soft_cross_entropy
+from outspan.config import Recipe
+from outspan.data.sets import load
+from outspan.policies.named import build_policy
+from outspan.train.loop import _start, _step, lr_at
+from outspan.transforms.normalize import Normalize
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    rounds = parser.parse_args().rounds
+    data = load("digits")
+    recipe = Recipe(model="convnet", policy="none", epochs=1)
+    last = Normalize(*data.statistics())
+    steps = len(data.train) // recipe.batch
+
+    def ours(policy: str) -> None:
+        made = replace(recipe, policy=policy, transforms="geometric")
+        state = _start(made, data, torch.device("cpu"))
+        act = build_policy(made, state.model, data, last)
+        order = rng.generator(0, "order", 0).permutation(len(data.train))
+        for step in range(steps):
+            rows = torch.from_numpy(order[step * recipe.batch : (step + 1) * recipe.batch])
+            batch = act(data.train.images[rows], data.train.labels[rows], step=step)
+            _step(state, made, batch, lr_at(made, step, steps))
+            state.step += 1
+
+    def bare() -> None:
+        model = models.build(recipe.model, (1, 28, 28), 10)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+        order = torch.randperm(len(data.train))
+        mean, std = (torch.tensor(value).view(1, -1, 1, 1) for value in data.statistics())
+        for step in range(steps):
+            rows = order[step * recipe.batch : (step + 1) * recipe.batch]
+            images = (data.train.images[rows].float() / 255 - mean) / std
+            targets = torch.nn.functional.one_hot(data.train.labels[rows], 10).float()
+            loss = soft_cross_entropy(model(images), targets)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            loss.item()
+
+    contestants = {
+        "bare loop": bare,
+        "none": lambda: ours("none"),
+        "random": lambda: ours("random"),
+        "uncertain": lambda: ours("uncertain"),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(rounds + 1):
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            run()
+            if turn:  # the first round warms up
+                seconds[name].append(time.perf_counter() - start)
+    median = {name: statistics.median(times) for name, times in seconds.items()}
+    for name, value in median.items():
+        print(f"{name:12} {1000 * value / steps:7.2f} ms a step, {value / median['bare loop']:.2f} of a bare loop")
+
+
+if __name__ == "__main__":
+    main()

@@ -28,7 +28,7 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     data = load("digits")
     recipe = Recipe(model="convnet", policy="none", epochs=1)
-    last = Normalize(*data.statistics())
+    last = Normalize(*data.train.statistics())
     steps = len(data.train) // recipe.batch
 
     def ours(policy: str) -> None:
@@ -46,7 +46,7 @@ def main() -> None:
         model = models.build(recipe.model, (1, 28, 28), 10)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
         order = torch.randperm(len(data.train))
-        mean, std = (torch.tensor(value).view(1, -1, 1, 1) for value in data.statistics())
+        mean, std = (torch.tensor(value).view(1, -1, 1, 1) for value in data.train.statistics())
         for step in range(steps):
             rows = order[step * recipe.batch : (step + 1) * recipe.batch]
             images = (data.train.images[rows].float() / 255 - mean) / std

@@ -234,6 +234,22 @@ def test_training_that_cannot_begin_is_refused(arguments, message, tmp_path, run
     assert message in run("train", *arguments, "-o", tmp_path / "run", code=2)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--policies", "none,nne"), "unknown policy 'nne', did you mean 'none'"),
+        (("--set", "seed=7"), "compare sets seed itself"),
+    ],
+)
+def test_a_comparison_that_cannot_end_is_refused_before_it_begins(arguments, message, tmp_path, run):
+    assert message in run("compare", *arguments, "-o", tmp_path / "all", code=2)
+    assert not (tmp_path / "all").exists()
+
+
+def test_a_file_in_the_way_is_said(tiny, run):
+    assert "File exists" in run("train", "--data", tiny, "-o", tiny, code=2)
+
+
 def test_ctrl_c_saves_and_the_same_command_goes_on(tiny, tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "outspan.cli", "train", "--data", str(tiny), "--model", "mlp", "--policy", "random"]

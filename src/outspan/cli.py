@@ -21,8 +21,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_MAX_PIXELS = 64 * 1024 * 1024
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # others would start programs of their own
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base of click's errors, wherever typer keeps click
 
 
@@ -194,14 +192,14 @@ def predict_command(
     """
     import torch
 
-    from outspan.data.readers import read_square
+    from outspan.data.readers import read_fitted
     from outspan.data.sets import Split
     from outspan.train.loop import load_run, predict
     from outspan.transforms.color import grey
 
     _, model, data, last = load_run(run)
-    channels, side, _ = data.train.images.shape[1:]
-    pixels = torch.stack([read_square(path, side) for path in images])
+    channels, height, width = data.train.images.shape[1:]
+    pixels = torch.stack([read_fitted(path, height, width) for path in images])
     pixels = pixels if channels == 3 else grey(pixels)
     found = predict(model, Split(pixels, torch.zeros(len(pixels), dtype=torch.int64)), last, "cpu").softmax(1).max(1)
     for path, share, label in zip(images, found.values.tolist(), found.indices.tolist(), strict=True):
@@ -243,12 +241,19 @@ def compare(
     from rich.console import Console
     from rich.table import Table
 
+    from outspan.policies.named import check_policy
     from outspan.report.compare import compare_figure, numbers, read_honestly
     from outspan.train.loop import train
 
     given = make_recipe(recipe, changes or [])
+    for key in ("policy", "seed"):
+        if any(change.partition("=")[0].strip() == key for change in changes or []):
+            raise ValueError(f"compare sets {key} itself: use --policies and --seeds")
+    names = list(dict.fromkeys(name.strip() for name in policies.split(",")))
+    for name in names:
+        check_policy(name)
     runs = {}
-    for policy in policies.split(","):
+    for policy in names:
         for seed in range(seeds):
             with training_progress(f"{policy}, seed {seed}") as on_step:
                 folder = out / f"{policy}-{seed}"
@@ -287,6 +292,8 @@ def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bo
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from outspan.train import Stopped
+
     asked: list[int] = []
     before = {number: signal.signal(number, lambda got, _: asked.append(got)) for number in (signal.SIGINT, signal.SIGTERM)}
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
@@ -303,6 +310,8 @@ def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bo
                 return bool(asked)
 
             yield on_step
+        if asked:  # between two steps of nothing: the run is over, what was to follow is not begun
+            raise Stopped("stopped; the same command goes on")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -338,39 +347,13 @@ def parse_ops(text: str) -> tuple[list[str], list[float]]:
 
 def read_image(path: Path) -> "Images":
     """Return an image file as [1, C, H, W] bytes: grey files stay grey, all others become RGB."""
-    import struct
-    import warnings
-
     import numpy as np
     import torch
-    from PIL import Image
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what can be read is read; damaged metadata does not matter
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_FORMATS) as file:
-                if file.mode[0] in "IF":
-                    raise ValueError(f"pixels of more than 8 bits, mode {file.mode!r}: convert it first")
-                if file.width * file.height > _MAX_PIXELS:
-                    raise ValueError(f"{file.width} x {file.height} pixels, at most {_MAX_PIXELS:,} are read")
-                array = np.array(file.convert("L" if file.mode in ("1", "L", "LA") else "RGB"))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise ValueError(f"{path}: is a folder, not an image") from None
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        EOFError,
-        MemoryError,
-        struct.error,
-        Image.DecompressionBombError,
-        Image.DecompressionBombWarning,
-    ) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: cannot be read as an image ({reason})") from None
+    from outspan.data.readers import opened
+
+    with opened(path) as file:
+        array = np.array(file.convert("L" if file.mode in ("1", "L", "LA") else "RGB"))
     return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy()).unsqueeze(0)
 
 
@@ -420,6 +403,8 @@ def main() -> None:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
     except (_UsageError, ValueError) as error:
         message, code = getattr(error, "format_message", error.__str__)(), 2
+    except OSError as error:  # a folder that is a file, a full disk
+        message, code = f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), 2
     except Stopped as error:
         message, code = str(error), 130
     except (KeyboardInterrupt, typer.Abort):

@@ -45,7 +45,7 @@ class Recipe:
         checks = {
             "epochs": self.epochs >= 1,
             "batch": self.batch >= 1,
-            "lr": 0 < self.lr < float("inf"),
+            "lr": 0 < self.lr <= 1e6,
             "momentum": 0 <= self.momentum < 1,
             "weight_decay": 0 <= self.weight_decay < float("inf"),
             "schedule": self.schedule in ("cosine", "multistep", "constant"),
@@ -80,7 +80,7 @@ def read_recipe(path: Path) -> Recipe:
             values = tomllib.load(file)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{path}: not TOML ({error})") from None
     try:
         return with_values(Recipe(), values)
@@ -103,7 +103,7 @@ def _typed(key: str, value: Any) -> Any:
             return kind(value)
         except ValueError:
             raise ValueError(f"{key} must be {_a(kind)}, got {value!r}") from None
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 2**53:
         return float(value)
     if type(value) is not kind:
         raise ValueError(f"{key} must be {_a(kind)}, got {value!r}")

@@ -205,7 +205,7 @@ def test_embedded_digits_are_mnists_first():
 
 def test_statistics_are_those_of_the_pixels():
     data = sets.load("digits")
-    mean, std = data.statistics()
+    mean, std = data.train.statistics()
     pixels = data.train.images.double() / 255
     assert mean == pytest.approx([float(pixels.mean())])
     assert std == pytest.approx([float(pixels.std(correction=0))])

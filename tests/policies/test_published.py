@@ -56,10 +56,14 @@ def test_trivialaugment_wide_reaches_what_its_paper_says():
     assert (min(found["solarize"]), max(found["solarize"])) == (0, 256)
     wide = magnitudes(outspan.trivialaugment(side=224)(40_000, rng=rng.generator(0)))
     assert max(wide["translate_x"]) == round(32 / 224, 4)
-    assert max(magnitudes(outspan.trivialaugment(wide=False)(40_000, rng=rng.generator(0)))["rotate"]) == 30
+    narrow = magnitudes(outspan.trivialaugment(wide=False)(40_000, rng=rng.generator(0)))
+    assert (max(narrow["rotate"]), max(narrow["translate_x"])) == (30, 0.3125)
 
 
 def test_uniformaugment_applies_half_of_two():
+    found = magnitudes(outspan.uniformaugment()(20_000, rng=rng.generator(1)))
+    assert set(found) == FOURTEEN - {"identity"} | {"invert", "cutout"}
+    assert max(found["cutout"]) == pytest.approx(0.2, abs=0.001)
     plan = outspan.uniformaugment()(40_000, rng=rng.generator(0))
     assert abs((plan.ops >= 0).double().mean() - 0.5) < 0.01
     assert len({round(level, 3) for level in plan.levels.flatten().tolist()}) > 1000

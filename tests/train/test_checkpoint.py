@@ -46,6 +46,15 @@ def test_cut_at_every_byte_it_falls_back(tmp_path):
     assert checkpoint.load(tmp_path)[1]["step"] == 2
 
 
+def test_a_damaged_later_one_costs_nothing_and_all_damaged_is_refused(tmp_path):
+    for step in (180, 200):
+        checkpoint.save(tmp_path, step, TENSORS, META).write_bytes(b"damaged")
+    with pytest.raises(ValueError, match="no whole checkpoint, step-000000200"):
+        checkpoint.load(tmp_path)
+    checkpoint.save(tmp_path, 10, TENSORS, META)
+    assert same(checkpoint.load(tmp_path), 10)
+
+
 def test_no_flipped_bit_goes_unseen(tmp_path):
     path = checkpoint.save(tmp_path, 1, TENSORS, META)
     whole = path.read_bytes()
@@ -68,3 +77,4 @@ def test_a_full_disk_leaves_the_previous_one(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         checkpoint.save(tmp_path, 2, TENSORS, META)
     assert same(checkpoint.load(tmp_path), 1)
+    assert not list(tmp_path.glob("*.partial"))

@@ -3,8 +3,11 @@
 import gzip
 import io
 import struct
+import warnings
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +19,7 @@ from outspan.shapes import Int64, UInt8
 
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
 _MAX_PIXELS = 64 * 1024 * 1024
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # others would start programs of their own
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> UInt8[Tensor, "..."]:
@@ -53,7 +57,7 @@ def read_cifar(paths: list[Path], *, label_bytes: int, records: int) -> tuple[UI
 def read_svhn(path: Path) -> tuple[UInt8[Tensor, "N 3 32 32"], Int64[Tensor, " N"]]:
     """Return the images and labels of an SVHN file (MATLAB 5); its label 10 is the digit 0."""
     arrays = read_mat(path)
-    if set(arrays) < {"X", "y"}:
+    if not {"X", "y"} <= set(arrays):
         raise ValueError(f"{path}: holds {', '.join(sorted(arrays)) or 'nothing'}, expected X and y")
     images, labels = arrays["X"], arrays["y"].reshape(-1).astype(np.int64)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3) or images.shape[3] != len(labels):
@@ -104,6 +108,15 @@ def _elements(data: memoryview) -> list[tuple[int, memoryview]]:
     return found
 
 
+_RARE = (
+    MemoryError,
+    RuntimeError,
+    NotImplementedError,
+    TypeError,
+    AttributeError,
+)  # an array, an encrypted member, a huge header
+
+
 def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return train_images, train_labels, test_images, test_labels of an .npz file.
 
@@ -113,14 +126,16 @@ def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     found = []
     try:
         with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("an array, not an .npz archive of arrays")
             for kind in ("train", "test"):
                 for part in ("images", "labels"):
                     key = f"{kind}_{part}"
                     if key not in file:
                         raise ValueError(f"no array {key!r}, it has {', '.join(file.files) or 'none'}")
                     found.append(_images(key, file[key]) if part == "images" else _labels(key, file[key]))
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: {error}") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, *_RARE) as error:
+        raise ValueError(f"{path}: {error or type(error).__name__}") from None
     return found[0], found[1], found[2], found[3]
 
 
@@ -163,25 +178,50 @@ def read_folder(path: Path, size: int) -> tuple[tuple[Tensor, Tensor], tuple[Ten
             )
             if not files:
                 raise ValueError(f"{split / name}: an empty class folder, expected images ({', '.join(sorted(_SUFFIXES))})")
-            images += [read_square(file, size) for file in files]
+            images += [read_fitted(file, size, size) for file in files]
             labels += [label] * len(files)
         parts.append((torch.stack(images), torch.tensor(labels)))
     return parts[0], parts[1], classes
 
 
-def read_square(path: Path, size: int) -> UInt8[Tensor, "3 S S"]:
-    """Return one image as RGB, resized by its short side and cut from the centre."""
+@contextmanager
+def opened(path: Path) -> Iterator[Image.Image]:
+    """Open an image file that others made; whatever is wrong with it is a ValueError that names it."""
     try:
-        with Image.open(path) as file:
-            if file.width * file.height > _MAX_PIXELS:
-                raise ValueError(f"{file.width} x {file.height} pixels, at most {_MAX_PIXELS:,} are read")
-            scale = size / min(file.size)
-            wide = (max(size, round(file.width * scale)), max(size, round(file.height * scale)))
-            image = file.convert("RGB").resize(wide, Image.Resampling.BILINEAR)
-    except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path}: cannot be read as an image ({error})") from None
-    left, top = (wide[0] - size) // 2, (wide[1] - size) // 2
-    array = np.asarray(image)[top : top + size, left : left + size]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what can be read is read; damaged metadata does not matter
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=_FORMATS) as file:
+                if file.mode[0] in "IF":
+                    raise ValueError(f"pixels of more than 8 bits, mode {file.mode!r}: convert it first")
+                if file.width * file.height > _MAX_PIXELS:
+                    raise ValueError(f"{file.width} x {file.height} pixels, at most {_MAX_PIXELS:,} are read")
+                yield file
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path}: is a folder, not an image") from None
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        EOFError,
+        MemoryError,
+        struct.error,
+        Image.DecompressionBombError,
+        Image.DecompressionBombWarning,
+    ) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: cannot be read as an image ({reason})") from None
+
+
+def read_fitted(path: Path, height: int, width: int) -> UInt8[Tensor, "3 H W"]:
+    """Return one image as RGB: the largest box of this shape about its centre, resized."""
+    with opened(path) as file:
+        scale = min(file.width / width, file.height / height)
+        left, top = (file.width - scale * width) / 2, (file.height - scale * height) / 2
+        box = (left, top, left + scale * width, top + scale * height)
+        array = np.asarray(file.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, box))
     return torch.from_numpy(array.transpose(2, 0, 1).copy())
 
 

@@ -30,6 +30,18 @@ class Split:
         """Return how many there are."""
         return len(self.labels)
 
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the mean and standard deviation of the images a channel, in [0, 1], exactly from the histogram."""
+        mean, std = [], []
+        for channel in self.images.unbind(1):
+            counts = torch.bincount(channel.flatten(), minlength=256).double()
+            values = torch.arange(256, dtype=torch.float64) / 255
+            share = counts / counts.sum()
+            centre = float(share @ values)
+            mean.append(centre)
+            std.append(max(float(share @ (values - centre) ** 2) ** 0.5, 1e-6))
+        return tuple(mean), tuple(std)
+
 
 @dataclass(frozen=True, eq=False)
 class Data:
@@ -51,17 +63,8 @@ class Data:
             sizes = [list(split.images.shape[1:]) for split in (self.train, self.test)]
             raise ValueError(f"{self.name}: train and test images differ in size, {sizes[0]} and {sizes[1]}")
 
-    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return the mean and standard deviation of the train images a channel, in [0, 1], exactly from the histogram."""
-        mean, std = [], []
-        for channel in self.train.images.unbind(1):
-            counts = torch.bincount(channel.flatten(), minlength=256).double()
-            values = torch.arange(256, dtype=torch.float64) / 255
-            share = counts / counts.sum()
-            centre = float(share @ values)
-            mean.append(centre)
-            std.append(max(float(share @ (values - centre) ** 2) ** 0.5, 1e-6))
-        return tuple(mean), tuple(std)
+
+_MOST_CLASSES = 100_000
 
 
 def root() -> Path:
@@ -89,7 +92,9 @@ def load(name: str, *, size: int | None = None) -> Data:
 
 def _from_arrays(name: str, *arrays: Tensor) -> Data:
     train, test = Split(arrays[0], arrays[1]), Split(arrays[2], arrays[3])
-    count = int(max(train.labels.max(), test.labels.max())) + 1 if len(train) and len(test) else 0
+    count = int(train.labels.max()) + 1 if len(train) else 0
+    if count > _MOST_CLASSES:
+        raise ValueError(f"{name}: labels must lie below {_MOST_CLASSES:,}, got {count - 1}")
     return Data(name, train, test, tuple(map(str, range(count))))
 
 

@@ -1,6 +1,6 @@
 """Policies by name, as recipes and the command line ask for them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -58,21 +58,26 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
             classes=len(data.classes),
             **common,
         )
-    proposals: dict[str, Proposal] = {
-        "none": sequence(),
-        "baseline": published.BASELINES[family],
-        "randaugment": published.randaugment(recipe.depth, recipe.magnitude),
-        "trivialaugment": published.trivialaugment(side=side),
-        "uniformaugment": published.uniformaugment(recipe.depth),
-        "autoaugment": published.autoaugment("svhn" if family == "svhn" else "cifar"),
-        "augmix": published.augmix(),
-        "mixup": published.mixup(),
-        "cutmix": published.cutmix(),
+    proposals: dict[str, Callable[[], Proposal]] = {
+        "none": sequence,
+        "baseline": lambda: published.BASELINES[family],
+        "randaugment": lambda: published.randaugment(recipe.depth, recipe.magnitude),
+        "trivialaugment": lambda: published.trivialaugment(side=side),
+        "uniformaugment": lambda: published.uniformaugment(recipe.depth),
+        "autoaugment": lambda: published.autoaugment("svhn" if family == "svhn" else "cifar"),
+        "augmix": published.augmix,
+        "mixup": published.mixup,
+        "cutmix": published.cutmix,
     }
-    if recipe.policy not in proposals:
-        near = get_close_matches(recipe.policy, POLICIES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown policy {recipe.policy!r}, did you mean {near!r}? (known: {', '.join(POLICIES)})")
-    return Plain(proposals[recipe.policy], len(data.classes), **common)
+    check_policy(recipe.policy)
+    return Plain(proposals[recipe.policy](), len(data.classes), **common)
+
+
+def check_policy(name: str) -> None:
+    """Refuse an unknown policy, with the nearest known one."""
+    if name not in POLICIES:
+        near = get_close_matches(name, POLICIES, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown policy {name!r}, did you mean {near!r}? (known: {', '.join(POLICIES)})")
 
 
 def _select(text: str) -> str | float:

@@ -45,14 +45,18 @@ def trivialaugment(*, wide: bool = True, side: int = 32) -> Proposal:
 
     The wide ranges move by 32 pixels whatever the size, so they need the image's side.
     """
-    reach = _reach(degrees=135, shear=0.99, shift=32 / side, factor=0.99, bits=6) if wide else RANDAUGMENT
+    narrow = _reach(degrees=30, shear=0.3, shift=10 / 32, factor=0.9, bits=4)
+    reach = _reach(degrees=135, shear=0.99, shift=32 / side, factor=0.99, bits=6) if wide else narrow
     return any_of([Step(name, 0.0, top, mirrored=TRANSFORMS[name].signed, bins=31) for name, top in reach.items()], 1)
 
 
 def uniformaugment(depth: int = 2) -> Proposal:
-    """UniformAugment (arXiv:2003.14348): transforms, strengths and probabilities all uniform; U(0, 1) comes to ½."""
-    options = [Step(name, 0.0, top, 0.5, mirrored=TRANSFORMS[name].signed) for name, top in RANDAUGMENT.items()]
-    return any_of(options, depth)
+    """UniformAugment (arXiv:2003.14348): transforms, strengths and probabilities all uniform; U(0, 1) comes to ½.
+
+    Its space is Fast AutoAugment's: inversion and cutout up to a fifth of the side, and no identity.
+    """
+    reach = {name: top for name, top in RANDAUGMENT.items() if name != "identity"} | {"invert": 0.0, "cutout": 0.4}
+    return any_of([Step(name, 0.0, top, 0.5, mirrored=TRANSFORMS[name].signed) for name, top in reach.items()], depth)
 
 
 def autoaugment(data: str = "cifar") -> Proposal:

@@ -22,24 +22,31 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[s
     data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
     path = folder / f"step-{step:09d}.safetensors"
     partial = path.with_suffix(".partial")
-    with open(partial, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
     _fsync(folder)
-    for old in _files(folder)[_KEPT:]:
+    for old in [file for file in _files(folder) if file <= path][_KEPT:]:  # a later one is damaged: it was not loaded
         old.unlink()
     return path
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the newest checkpoint that is whole, or None where there is none."""
+    """Return the newest checkpoint that is whole, or None where there is none; a ValueError where all are damaged."""
+    damaged = []
     for path in _files(folder):
         try:
             return read(path)
         except ValueError:
-            continue  # torn or damaged: the one before it is still there
+            damaged.append(path.name)  # the one before it is still there
+    if damaged:
+        raise ValueError(f"{folder}: no whole checkpoint, {', '.join(damaged)} damaged; remove them to start over")
     return None
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -74,13 +75,17 @@ def train(
     data = data or load(recipe.data, size=recipe.size)
     device = torch.device(device)
     out.mkdir(parents=True, exist_ok=True)
+    split, held = hold_out(data.train, recipe.validation, recipe.seed)
+    mean, std = split.statistics()
+    last = Normalize(mean, std, channels_last=device.type == "cuda")
     state = _start(recipe, data, device)
+    setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__}
+    about = {"train": len(split), "shape": list(data.train.images.shape[1:]), "classes": list(data.classes)}
+    about |= {"mean": list(mean), "std": list(std)}
     found = checkpoint.load(out)
     if found is not None:
-        _same_recipe(recipe, found[1]["recipe"], out)
+        _same_run(recipe, about, setting, found[1], out)
         state.restore(*found)
-    split, held = hold_out(data.train, recipe.validation, recipe.seed)
-    last = Normalize(*data.statistics(), channels_last=device.type == "cuda")
     policy = build_policy(recipe, state.model, data, last)
     epoch_steps = -(-len(split) // recipe.batch)
     total = recipe.epochs * epoch_steps
@@ -89,8 +94,12 @@ def train(
 
     def save() -> None:
         state.seconds = before + time.perf_counter() - began
-        meta = {"recipe": asdict(recipe), "seconds": state.seconds, "losses": state.losses, "metrics": state.metrics}
-        checkpoint.save(out, state.step, state.tensors(), meta)
+        meta = {"recipe": asdict(recipe), "data": about, "setting": setting, "seconds": state.seconds}
+        tensors = state.tensors()
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+            raise ValueError(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
+        checkpoint.save(out, state.step, tensors, {**meta, "losses": state.losses, "metrics": state.metrics})
+        _write_metrics(out, state.metrics)
 
     while state.step < total:
         epoch, at = divmod(state.step, epoch_steps)
@@ -99,9 +108,7 @@ def train(
             rows = torch.from_numpy(order[position * recipe.batch : (position + 1) * recipe.batch]).to(device)
             loss = _step(state, recipe, policy(images[rows], labels[rows], step=state.step), lr_at(recipe, state.step, total))
             if not math.isfinite(loss):
-                raise ValueError(
-                    f"the loss is {loss} at step {state.step}, epoch {epoch}: stopped; the last checkpoint is finite"
-                )
+                raise ValueError(f"the loss is {loss} at step {state.step}, epoch {epoch}: try a smaller lr")
             state.losses += loss
             state.step += 1
             if position == epoch_steps - 1:
@@ -111,7 +118,6 @@ def train(
             if on_step is not None and on_step({**progress, "metrics": state.metrics}) and state.step < total:
                 save()
                 raise Stopped(f"stopped at step {state.step} of {total}; the same command goes on")
-    _write_metrics(out, state.metrics)
     final = state.metrics[-1]
     return Summary(final["test_accuracy"], final["train_loss"], total, state.seconds, state.metrics)
 
@@ -202,18 +208,31 @@ def load_run(out: Path) -> tuple[Recipe, nn.Module, Data, Normalize]:
     found = checkpoint.load(out)
     if found is None:
         raise ValueError(f"{out}: no whole checkpoint")
-    recipe = with_values(Recipe(), found[1]["recipe"])
+    recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
     data = load(recipe.data, size=recipe.size)
+    now = {"shape": list(data.train.images.shape[1:]), "classes": list(data.classes)}
+    _same_data(now, about, out)
     state = _start(recipe, data, torch.device("cpu"))
     state.restore(*found)
-    return recipe, state.model, data, Normalize(*data.statistics())
+    return recipe, state.model, data, Normalize(about["mean"], about["std"])
 
 
-def _same_recipe(recipe: Recipe, stored: dict[str, Any], out: Path) -> None:
-    different = differing(with_values(Recipe(), stored), recipe)
+def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
+    different = differing(with_values(Recipe(), stored["recipe"]), recipe)
     if different:
         shown = ", ".join(f"{key} {was!r} there, {now!r} asked" for key, (was, now) in different.items())
         raise ValueError(f"{out}: a run of another recipe ({shown})")
+    _same_data(about, stored["data"], out)
+    if stored["setting"] != setting:
+        warnings.warn(
+            f"{out} was made with {stored['setting']}, not {setting}: it will not end to the bit the same", stacklevel=3
+        )
+
+
+def _same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
+    for key, value in about.items():
+        if stored[key] != value:
+            raise ValueError(f"{out}: the data has changed since ({key} {stored[key]!r} then, {value!r} now)")
 
 
 def _write_metrics(out: Path, metrics: list[dict[str, Any]]) -> None:

@@ -85,7 +85,7 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+, epoch \d+"):
         train(replace(SMALL, lr=1e6, warmup=0.0, epochs=30, schedule="constant"), out=tmp_path, data=few())
-    with pytest.raises(ValueError, match="not finite|the loss is"):  # one step an epoch: a save comes before the next loss
+    with pytest.raises(ValueError, match=r"not finite|the loss is"):  # one step an epoch: a save comes before the next loss
         train(replace(SMALL, lr=1e6, batch=200, warmup=0.0, epochs=50, schedule="constant"), out=tmp_path / "b", data=few())
     found = checkpoint.load(tmp_path / "b")
     assert found is not None

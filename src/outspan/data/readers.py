@@ -108,13 +108,8 @@ def _elements(data: memoryview) -> list[tuple[int, memoryview]]:
     return found
 
 
-_RARE = (
-    MemoryError,
-    RuntimeError,
-    NotImplementedError,
-    TypeError,
-    AttributeError,
-)  # an array, an encrypted member, a huge header
+# An encrypted member, an unknown compression, a header that announces more than there is memory.
+_RARE = (MemoryError, RuntimeError, NotImplementedError, TypeError, AttributeError)
 
 
 def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:

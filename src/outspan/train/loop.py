@@ -214,7 +214,7 @@ def load_run(out: Path) -> tuple[Recipe, nn.Module, Data, Normalize]:
     _same_data(now, about, out)
     state = _start(recipe, data, torch.device("cpu"))
     state.restore(*found)
-    return recipe, state.model, data, Normalize(about["mean"], about["std"])
+    return recipe, state.model, data, Normalize(tuple(about["mean"]), tuple(about["std"]))
 
 
 def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], stored: dict[str, Any], out: Path) -> None:

@@ -106,7 +106,10 @@ def test_a_save_in_place_would_be_seen(tmp_path):
     for run in range(4):
         folder = tmp_path / str(run)
         kill_once(folder, "in place", 2, 0.02)
-        lost += checkpoint.load(folder) is None and any(folder.glob("step-*"))
+        try:
+            checkpoint.load(folder)
+        except ValueError:
+            lost += 1
     assert lost
 
 

@@ -1,6 +1,7 @@
 """Recipes: everything that decides a run's result, as data. TOML or flags in, a frozen dataclass out."""
 
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -93,10 +94,15 @@ def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:
     return replace(recipe, **{key: _typed(key, value) for key, value in values.items()})
 
 
+def unknown(kind: str, name: str, known: Collection[str], *others: str) -> ValueError:
+    """Return the error for a name that is not known: it offers the nearest one and lists all, `others` after them."""
+    near = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    return ValueError(f"unknown {kind} {name!r}, did you mean {near!r}? (known: {', '.join([*known, *others])})")
+
+
 def _typed(key: str, value: Any) -> Any:
     if key not in KEYS:
-        near = get_close_matches(key, KEYS, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown key {key!r}, did you mean {near!r}? (known: {', '.join(KEYS)})")
+        raise unknown("key", key, KEYS)
     kind = _TYPES[key]
     if isinstance(value, str) and kind is not str:
         try:

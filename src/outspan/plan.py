@@ -120,10 +120,9 @@ class Plan:
         first = 0
         for plan in plans:
             rows, steps = plan.ops.shape
-            renamed = torch.tensor([*(names.index(name) for name in plan.names), -1], dtype=torch.int16)
             moved = torch.where(plan.partners >= 0, plan.partners + first, plan.partners)
             pad = (0, depth - steps)
-            parts["ops"].append(torch.nn.functional.pad(renamed[plan.ops.long()], pad, value=-1))
+            parts["ops"].append(torch.nn.functional.pad(plan._ops_by(names), pad, value=-1))
             parts["levels"].append(torch.nn.functional.pad(plan.levels, pad))
             parts["places"].append(torch.nn.functional.pad(plan.places, (0, 0, *pad)))
             parts["partners"].append(torch.nn.functional.pad(moved, pad, value=-1))
@@ -138,8 +137,6 @@ class Plan:
         if len(other.ops) != len(self.out) or not other._is_plain() or len(self.out.unique()) != len(self.out):
             raise ValueError(f"the second plan must have one row for each of {len(self.out)} outputs, got {len(other.ops)}")
         names = tuple(dict.fromkeys((*self.names, *other.names)))
-        renamed = torch.tensor([*(names.index(name) for name in other.names), -1], dtype=torch.int16)
-        here = torch.tensor([*(names.index(name) for name in self.names), -1], dtype=torch.int16)
         rows_of = torch.cat([self.out, torch.tensor([-1])])  # the last entry stands for "none"
         added = {
             "ops": torch.full((rows, other.ops.shape[1]), -1, dtype=torch.int16),
@@ -147,13 +144,13 @@ class Plan:
             "places": torch.zeros((rows, other.ops.shape[1], 4)),
             "partners": torch.full((rows, other.ops.shape[1]), -1),
         }
-        added["ops"][self.out] = renamed[other.ops.long()]
+        added["ops"][self.out] = other._ops_by(names)
         added["levels"][self.out] = other.levels
         added["places"][self.out] = other.places
         added["partners"][self.out] = rows_of[other.partners]
         return Plan(
             names,
-            torch.cat([here[self.ops.long()], added["ops"]], dim=1),
+            torch.cat([self._ops_by(names), added["ops"]], dim=1),
             torch.cat([self.levels, added["levels"]], dim=1),
             torch.cat([self.places, added["places"]], dim=1),
             torch.cat([self.partners, added["partners"]], dim=1),
@@ -232,6 +229,11 @@ class Plan:
         lines = [f"Plan of {rows} rows, {steps} steps" + ("" if self._is_plain() else f", out {self.out.tolist()[:8]}")]
         lines += [f"  {i}: image {self.source[i]}{self._describe(i)}" for i in range(min(rows, 8))]
         return "\n".join(lines + (["  …"] if rows > 8 else []))
+
+    def _ops_by(self, names: tuple[str, ...]) -> Tensor:
+        """Return the ops as they are numbered by other names, which hold all of ours."""
+        renamed = torch.tensor([*(names.index(name) for name in self.names), -1], dtype=torch.int16)  # -1 reads the last
+        return renamed[self.ops.long()]
 
     def _is_plain(self) -> bool:
         return torch.equal(self.out, torch.arange(len(self.ops)))

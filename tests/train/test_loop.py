@@ -53,7 +53,7 @@ def test_every_policy_trains(policy, tmp_path):
 
 
 def test_stopped_after_every_step_it_ends_the_same(tmp_path):
-    """29 stops in a run of 30 steps, with dropout-like randomness, selection and mixing in it."""
+    """29 stops in a run of 30 steps, with batch normalisation, selection and mixing in it."""
     recipe = replace(SMALL, policy="uncertain", select="proportional", defaults="cifar", model="convnet", validation=20)
     data = few(220)
     train(recipe, out=tmp_path / "whole", data=data)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from outspan.config import unknown
 from outspan.data import readers
 from outspan.shapes import Int64, UInt8
 
@@ -85,9 +85,7 @@ def load(name: str, *, size: int | None = None) -> Data:
     if path.is_dir():
         train, test, classes = readers.read_folder(path, size or 224)
         return Data(name, Split(*train), Split(*test), classes)
-    near = get_close_matches(name, SETS, n=1, cutoff=0.0)[0]
-    known = ", ".join(SETS)
-    raise ValueError(f"unknown data set {name!r}, did you mean {near!r}? (known: {known}, a folder, an .npz file)")
+    raise unknown("data set", name, SETS, "a folder", "an .npz file")
 
 
 def _from_arrays(name: str, *arrays: Tensor) -> Data:

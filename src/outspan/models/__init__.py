@@ -1,10 +1,10 @@
 """Models. A model knows nothing of training: bytes have become numbers before, logits come out."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from torch import nn
 
+from outspan.config import unknown
 from outspan.models.convnet import convnet
 from outspan.models.mlp import mlp
 from outspan.models.wide_resnet import wide_resnet
@@ -29,6 +29,5 @@ def build(name: str, shape: tuple[int, int, int], classes: int) -> nn.Module:
             raise ValueError(f"model {name!r} needs timm, which is not installed") from None
         return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0])
     if name not in MODELS:
-        near = get_close_matches(name, MODELS, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown model {name!r}, did you mean {near!r}? (known: {', '.join(MODELS)}, timm:NAME)")
+        raise unknown("model", name, MODELS, "timm:NAME")
     return MODELS[name](shape, classes)

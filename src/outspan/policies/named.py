@@ -1,12 +1,11 @@
 """Policies by name, as recipes and the command line ask for them."""
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 
 from torch import nn
 
-from outspan.config import Recipe
+from outspan.config import Recipe, unknown
 from outspan.data.sets import Data
 from outspan.policies import published
 from outspan.policies.plain import Plain
@@ -76,8 +75,7 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
 def check_policy(name: str) -> None:
     """Refuse an unknown policy, with the nearest known one."""
     if name not in POLICIES:
-        near = get_close_matches(name, POLICIES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown policy {name!r}, did you mean {near!r}? (known: {', '.join(POLICIES)})")
+        raise unknown("policy", name, POLICIES)
 
 
 def _select(text: str) -> str | float:

@@ -29,7 +29,7 @@ class Summary:
     loss: float  # on train, averaged over the last epoch
     steps: int
     seconds: float  # of training, over every start
-    metrics: list[dict[str, Any]] = field(repr=False)  # one a epoch
+    metrics: list[dict[str, Any]] = field(repr=False)  # one an epoch
 
 
 @dataclass

@@ -96,7 +96,8 @@ def _pick(backend: Backend, images: Images, plan: Plan) -> Backend:
         if images.device.type != "cpu":
             raise ValueError(f"backend 'cpu' needs images on the cpu, got {images.device}")
         for name in plan.names:
-            if find(name) and not cpu.knows((name,)):
+            find(name)  # a name that nobody knows is another error
+            if not cpu.knows((name,)):
                 raise ValueError(f"backend 'cpu' has no {name!r}, use 'auto' or 'reference'")
         return backend
     if backend != "auto":

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 
 import numpy as np
 from torch import Tensor
 
+from outspan.config import unknown
 from outspan.transforms import color, erase, filter, geometry, mix
 
 
@@ -86,5 +86,4 @@ def find(name: str) -> Transform:
     """Return a transform by name; an unknown name is a ValueError with the nearest known one."""
     if name in TRANSFORMS:
         return TRANSFORMS[name]
-    near = get_close_matches(name, TRANSFORMS, n=1, cutoff=0.0)[0]
-    raise ValueError(f"unknown transform {name!r}, did you mean {near!r}? (known: {', '.join(TRANSFORMS)})")
+    raise unknown("transform", name, TRANSFORMS)

@@ -25,6 +25,13 @@ def test_the_mlp_has_one_hidden_layer_of_100():
     assert [tuple(parameter.shape) for parameter in model.parameters()] == [(100, 784), (100,), (10, 100), (10,)]
 
 
+def test_the_mlps_width_is_in_its_name():
+    assert models.build("mlp-30", (1, 28, 28), 10)[1].weight.shape == (30, 784)
+    for name in ("mlp-0", "mlp-x", "30"):
+        with pytest.raises(ValueError, match="unknown model"):
+            models.build(name, (1, 28, 28), 10)
+
+
 @pytest.mark.parametrize("name", ["mlp", "convnet", "wide_resnet-16-4"])
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 9, 13)])
 def test_logits_have_one_column_a_class(name, shape):

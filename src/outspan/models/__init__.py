@@ -1,5 +1,6 @@
 """Models. A model knows nothing of training: bytes have become numbers before, logits come out."""
 
+import re
 from collections.abc import Callable
 
 from torch import nn
@@ -21,13 +22,15 @@ MODELS: dict[str, Callable[[tuple[int, int, int], int], nn.Module]] = {
 
 
 def build(name: str, shape: tuple[int, int, int], classes: int) -> nn.Module:
-    """Return a model by name, for images [C, H, W]; `timm:NAME` where timm is installed."""
+    """Return a model by name, for images [C, H, W]; `mlp-HIDDEN`, and `timm:NAME` where timm is installed."""
     if name.startswith("timm:"):
         try:
             import timm  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise ValueError(f"model {name!r} needs timm, which is not installed") from None
         return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0])
+    if re.fullmatch("mlp-[1-9][0-9]*", name):
+        return mlp(shape, classes, hidden=int(name.removeprefix("mlp-")))
     if name not in MODELS:
-        raise unknown("model", name, MODELS, "timm:NAME")
+        raise unknown("model", name, MODELS, "mlp-HIDDEN", "timm:NAME")
     return MODELS[name](shape, classes)

@@ -1,0 +1,90 @@
+"""When does choosing help? The paper's MLP on MNIST, and on fewer digits with fewer and more hidden units.
+
+    python benchmarks/mnist.py --out runs/mnist --jobs 2
+
+Every run is one thread of its own process and resumes where it stopped; rewrites results/mnist-train.json.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from outspan.config import Recipe, read_recipe
+from outspan.report.compare import spread
+from outspan.train.loop import Summary, train
+
+ROOT = Path(__file__).parent.parent
+ARMS = {
+    "none": {"policy": "none"},
+    "random": {"policy": "random"},
+    "max": {"policy": "uncertain", "select": "max"},
+    "proportional": {"policy": "uncertain", "select": "proportional"},
+}
+
+
+def experiments() -> dict[str, tuple[Recipe, int]]:
+    """Return each experiment's recipe, without its seed, and its number of seeds."""
+    full = read_recipe(ROOT / "recipes/mnist.toml")
+    small = replace(full, data="digits", batch=100, transforms="geometric")
+    found = {"mnist/mlp/none": (replace(full, policy="none"), 5)}
+    for transforms in ("paper16", "geometric"):
+        for arm in ("random", "max", "proportional"):
+            found[f"mnist/mlp/{transforms}/{arm}"] = (replace(full, transforms=transforms, **ARMS[arm]), 5)
+    for model in ("mlp-30", "mlp-100", "mlp-300", "mlp-1000", "convnet"):
+        for arm, values in ARMS.items():
+            found[f"digits/{model}/{arm}"] = (replace(small, model=model, **values), 3)
+    return found
+
+
+def run(recipe: Recipe, folder: Path) -> Summary:
+    """Train on one thread, so that the result does not depend on how many run at once."""
+    torch.set_num_threads(1)
+    return train(recipe, out=folder)
+
+
+def main() -> None:
+    """Train what is missing, print a table and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=1)
+    asked = parser.parse_args()
+    found = {}
+    with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
+        pending = {
+            name: [
+                pool.submit(run, replace(recipe, seed=seed), asked.out / name.replace("/", "-") / str(seed))
+                for seed in range(seeds)
+            ]
+            for name, (recipe, seeds) in experiments().items()
+        }
+        for name, futures in pending.items():
+            runs = [future.result() for future in futures]
+            mean, std = spread([summary.accuracy for summary in runs])
+            found[name] = {
+                "accuracy": mean,
+                "std": std,
+                "accuracies": [summary.accuracy for summary in runs],
+                "train_loss": spread([summary.loss for summary in runs])[0],
+                "seconds": spread([summary.seconds for summary in runs])[0],
+                "recipe": asdict(experiments()[name][0]),
+            }
+            print(f"{name:32} {100 * mean:6.2f} ± {100 * std:.2f} %, train loss {found[name]['train_loss']:.3f}", flush=True)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    result = {
+        "reported": "test accuracy after the last epoch, mean and standard deviation over seeds 0, 1, …",
+        "commit": commit,
+        "hardware": f"{platform.machine()}, one thread a run, torch {torch.__version__}",
+        "experiments": found,
+    }
+    (ROOT / "results/mnist-train.json").write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -274,7 +274,7 @@ def _status(key: str) -> int:
 
 def measure_help() -> float:
     """Return the seconds of `outspan --help`."""
-    command = [sys.executable, "-m", "outspan.cli", "--help"]
+    command = [sys.executable, "-m", "outspan", "--help"]
     times = []
     for _ in range(7):
         start = time.perf_counter()

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from outspan import TRANSFORMS, Plan
-from outspan.cli import main
+from outspan.cli import app, main
 from outspan.data import example_image
 from outspan.train import checkpoint
 from pillow import apply_with_pillow
@@ -146,13 +146,18 @@ def test_wrong_usage_is_one_line(arguments, message, run):
     assert message in run(*arguments, code=2)
 
 
-@pytest.mark.parametrize("command", ["transforms", "apply", "gallery", "train", "evaluate", "predict", "data", "compare"])
+def commands(group, *path) -> list[tuple[str, ...]]:
+    found = [(*path, command.name) for command in group.registered_commands]
+    return found + [one for sub in group.registered_groups for one in commands(sub.typer_instance, *path, sub.name)]
+
+
+@pytest.mark.parametrize("command", commands(app), ids=" ".join)
 def test_every_command_has_an_example(command, run):
-    assert "Example: outspan" in run(command, "--help")
+    assert f"Example: outspan {' '.join(command)}" in run(*command, "--help")
 
 
 def test_the_installed_command_refuses_without_a_traceback(tmp_path):
-    command = [sys.executable, "-m", "outspan.cli", "apply", str(tmp_path / "none.png"), "-o", "out.png", "--ops", "invert"]
+    command = [sys.executable, "-m", "outspan", "apply", str(tmp_path / "none.png"), "-o", "out.png", "--ops", "invert"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == f"outspan: {tmp_path / 'none.png'}: no such file\n"
@@ -196,8 +201,29 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     told = run("predict", out, tmp_path / "dark.png", tmp_path / "light.png").splitlines()
     assert [line.split()[1] for line in told] == ["0", "1"]
     report = run("evaluate", out)
-    assert "of 60 test images" in report
-    assert "0" in report
+    assert "accuracy 100.00 % of 60 test images" in report
+    assert report.splitlines()[-1].split() == ["1", "100.00", "0", "30"]
+    found = json.loads(run("evaluate", out, "--json"))
+    assert found == {"accuracy": 1.0, "classes": {"0": 1.0, "1": 1.0}, "confusion": [[30, 0], [0, 30]]}
+    assert "only a run of the policy 'uncertain' chooses" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
+
+
+def test_compositions_are_drawn(tiny, tmp_path, run):
+    changes = [part for change in ("epochs=5", "batch=20", "transforms=geometric") for part in ("--set", change)]
+    run("train", "--data", tiny, "--model", "mlp", *changes, "-o", tmp_path / "run")
+    said = run("compositions", tmp_path / "run", "-o", tmp_path / "c.png", "--mark", "shear_x+rotate")
+    assert "→" in said
+    assert pixels(tmp_path / "c.png").shape[:2] == (750, 1350)
+    refused = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", "--mark", "shear_x+rotat", code=2)
+    assert "unknown composition 'rotat+shear_x', did you mean 'rotate+shear_x'" in refused
+    assert "a .png file" in run("compositions", tmp_path / "run", "-o", tmp_path / "c.pdf", code=2)
+
+
+def test_fetch_leaves_alone_what_is_there(tmp_path, run, monkeypatch):
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    (tmp_path / "mnist").mkdir()
+    assert "train-images-idx3-ubyte: no such file" in run("data", "fetch", "mnist", code=2)
+    assert "unknown data set to fetch 'mnst', did you mean 'mnist'" in run("data", "fetch", "mnst", code=2)
 
 
 def test_a_recipe_file_is_changed_by_options(tiny, tmp_path, run):
@@ -252,7 +278,7 @@ def test_a_file_in_the_way_is_said(tiny, run):
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(tiny, tmp_path):
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "outspan.cli", "train", "--data", str(tiny), "--model", "mlp", "--policy", "random"]
+    command = [sys.executable, "-m", "outspan", "train", "--data", str(tiny), "--model", "mlp", "--policy", "random"]
     command += ["--set", "epochs=3000", "--set", "batch=20", "-o", str(out)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not list(out.glob("step-*.safetensors")):
@@ -269,6 +295,6 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tiny, tmp_path):
 
 def test_data_lists_what_is_here(tmp_path, run, monkeypatch):
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
-    said = run("data")
+    said = run("data", "list")
     assert "5,000 train and 1,000 test images, 10 classes" in said
     assert f"not here: {tmp_path / 'mnist' / 'train-images-idx3-ubyte'}: no such file" in said

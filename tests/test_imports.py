@@ -11,14 +11,14 @@ import outspan
 
 ROOT = Path(outspan.__file__).parent
 FLOORS = [
-    {"shapes", "rng", "plan", "config"},
+    {"shapes", "rng", "plan", "config", "files"},
     {"transforms", "kernels"},
     {"data", "models"},
     {"policies"},
     {"train"},
     {"measure", "theory"},
     {"text", "report", "integrations"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 
 

@@ -172,10 +172,12 @@ def folder(root: Path) -> Path:
 
 def test_folders_of_mixed_sizes_are_made_one_size(tmp_path):
     data = sets.load(str(folder(tmp_path)), size=16)
-    assert data.train.images.shape == (6, 3, 16, 16)
+    assert (len(data.train), data.train.shape) == (6, (3, 16, 16))
     assert data.classes == ("cats", "dogs")
     assert data.train.labels.tolist() == [0, 0, 0, 1, 1, 1]
-    assert data.test.images[:, 0].unique().tolist() == [50, 200]
+    ((images, labels),) = data.test.batches([torch.tensor([3, 0])], torch.device("cpu"))
+    assert images[:, 0].unique().tolist() == [50, 200]
+    assert labels.tolist() == [1, 0]
 
 
 def test_folders_that_do_not_fit_are_refused(tmp_path):
@@ -188,9 +190,6 @@ def test_folders_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(ValueError, match="class 'birds' is not among the train classes"):
         sets.load(str(root), size=16)
     (root / "val" / "birds").rmdir()
-    (root / "train" / "cats" / "0.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"0\.png: cannot be read as an image"):
-        sets.load(str(root), size=16)
     with pytest.raises(ValueError, match="needs the folders train and val"):
         sets.load(str(root / "train"), size=16)
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from outspan.cli import read_image, write_whole
+from outspan.cli.images import read_image
+from outspan.files import write_whole
 
 
 def png(width: int, height: int, data: bytes) -> bytes:

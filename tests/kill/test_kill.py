@@ -15,7 +15,8 @@ import sys, time
 from pathlib import Path
 import torch
 from outspan.config import Recipe
-from outspan.data.sets import Data, Split, load
+from outspan.data.sets import Data, load
+from outspan.data.splits import Split
 from outspan.train import checkpoint, loop
 torch.set_num_threads(1)
 digits = load("digits")

@@ -1,15 +1,18 @@
 """The loop: it learns, it resumes to the bit from anywhere, and it refuses what it cannot run."""
 
 import math
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
+from PIL import Image
 
 from outspan.config import Recipe
-from outspan.data.sets import Data, Split, load
+from outspan.data.sets import Data, load
+from outspan.data.splits import Split
 from outspan.policies.named import POLICIES
-from outspan.train import Stopped, checkpoint
+from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.loop import accuracy, hold_out, load_run, lr_at, train
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
@@ -66,6 +69,75 @@ def test_stopped_after_every_step_it_ends_the_same(tmp_path):
             stops += 1
     assert stops == 29
     assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
+    chosen = [(tmp_path / name / "compositions.jsonl").read_bytes() for name in ("whole", "parts")]
+    assert chosen[0] == chosen[1]
+
+
+def test_every_chosen_image_is_counted(tmp_path):
+    train(replace(SMALL, policy="uncertain", keep=2, epochs=2), out=tmp_path, data=few())
+    for epoch, line in enumerate(compositions.read(tmp_path)):
+        assert line["epoch"] == epoch
+        assert sum(entry["count"] for entry in line["compositions"].values()) == 2 * 200
+        assert all(entry["loss"] >= 0 for entry in line["compositions"].values())
+
+
+def test_a_folder_of_images_trains_as_the_same_images_in_memory(tmp_path):
+    data = few(60)
+    listed = {}
+    for kind, split in (("train", data.train), ("val", data.test)):
+        for i, (image, label) in enumerate(zip(split.images, split.labels.tolist(), strict=True)):
+            path = tmp_path / "set" / kind / str(label) / f"{i:03d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image[0].numpy()).save(path)
+        listed[kind] = torch.cat([(split.labels == label).nonzero() for label in range(10)]).squeeze(1)
+    rgb = [Split(part.images.expand(-1, 3, -1, -1), part.labels) for part in (data.train, data.test)]
+    memory = Data("set", rgb[0].take(listed["train"]), rgb[1].take(listed["val"]), data.classes)
+    recipe = replace(SMALL, policy="uncertain", data=str(tmp_path / "set"), size=28, validation=10)
+    train(recipe, out=tmp_path / "folder")
+    train(recipe, out=tmp_path / "memory", data=memory)
+    assert equal(final(tmp_path / "folder"), final(tmp_path / "memory"))
+
+
+def test_the_compiled_model_is_what_trains_and_scores(tmp_path, monkeypatch):
+    calls = []
+
+    def compiled(model):
+        wrapped = torch.nn.Sequential(model)
+        wrapped.register_forward_hook(lambda *_: calls.append(wrapped.training))
+        return wrapped
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    recipe = replace(SMALL, policy="uncertain", epochs=1)
+    train(recipe, out=tmp_path / "compiled", data=few(), compile=True)
+    assert calls == [False, True] * 10  # a score, a step
+    train(recipe, out=tmp_path / "plain", data=few())
+    whole, other = final(tmp_path / "compiled"), final(tmp_path / "plain")
+    assert whole[0].keys() == other[0].keys()  # what is saved is the model's own
+    assert whole[1]["metrics"] == other[1]["metrics"]
+
+
+def scalars(folder) -> dict[str, list[tuple[int, float]]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
+
+
+@pytest.mark.filterwarnings("ignore")  # TensorBoard's own
+def test_tensorboard_has_every_epoch_once_after_a_restart(tmp_path):
+    with pytest.raises(Stopped):
+        train(SMALL, out=tmp_path, data=few(), tensorboard=True, on_step=lambda progress: progress["step"] == 25)
+    summary = train(SMALL, out=tmp_path, data=few(), tensorboard=True)
+    found = scalars(tmp_path)
+    assert [step for step, _ in found["test_accuracy"]] == [10, 20, 30]
+    assert [value for _, value in found["train_loss"]] == pytest.approx([row["train_loss"] for row in summary.metrics])
+
+
+def test_tensorboard_that_is_not_there_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ValueError, match=r"pip install 'outspan\[track\]'"):
+        train(SMALL, out=tmp_path, data=few(), tensorboard=True)
 
 
 def test_a_finished_run_is_not_run_again(tmp_path):

@@ -152,8 +152,11 @@ def _labels(key: str, array: np.ndarray) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def read_folder(path: Path, size: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], tuple[str, ...]]:
-    """Return train and val of a folder of class folders of images, each made `size` x `size` RGB, and the classes."""
+Listed = tuple[list[Path], Int64[Tensor, "..."]]
+
+
+def list_folder(path: Path) -> tuple[Listed, Listed, tuple[str, ...]]:
+    """Return the image files and labels of train and val, each a folder of class folders, and the classes."""
     splits = [path / "train", next((path / name for name in ("val", "test") if (path / name).is_dir()), path / "val")]
     for split in splits:
         if not split.is_dir():
@@ -164,19 +167,19 @@ def read_folder(path: Path, size: int) -> tuple[tuple[Tensor, Tensor], tuple[Ten
     extra = sorted({entry.name for entry in splits[1].iterdir() if entry.is_dir()} - set(classes))
     if extra:
         raise ValueError(f"{splits[1]}: class {extra[0]!r} is not among the train classes")
-    parts = []
-    for split in splits:
-        images, labels = [], []
-        for label, name in enumerate(classes):
-            files = (
-                sorted(p for p in (split / name).glob("*") if p.suffix.lower() in _SUFFIXES) if (split / name).is_dir() else []
-            )
-            if not files:
-                raise ValueError(f"{split / name}: an empty class folder, expected images ({', '.join(sorted(_SUFFIXES))})")
-            images += [read_fitted(file, size, size) for file in files]
-            labels += [label] * len(files)
-        parts.append((torch.stack(images), torch.tensor(labels)))
-    return parts[0], parts[1], classes
+    train, test = (_list_split(split, classes) for split in splits)
+    return train, test, classes
+
+
+def _list_split(split: Path, classes: tuple[str, ...]) -> Listed:
+    files, labels = [], []
+    for label, name in enumerate(classes):
+        found = sorted(file for file in (split / name).glob("*") if file.suffix.lower() in _SUFFIXES)
+        if not found:
+            raise ValueError(f"{split / name}: an empty class folder, expected images ({', '.join(sorted(_SUFFIXES))})")
+        files += found
+        labels += [label] * len(found)
+    return files, torch.tensor(labels)
 
 
 @contextmanager

@@ -7,40 +7,11 @@ from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
-import torch
 from torch import Tensor
 
 from outspan.config import unknown
 from outspan.data import readers
-from outspan.shapes import Int64, UInt8
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Images and their labels, in memory."""
-
-    images: UInt8[Tensor, "N C H W"]
-    labels: Int64[Tensor, " N"]
-
-    def __post_init__(self) -> None:
-        if len(self.images) != len(self.labels):
-            raise ValueError(f"{len(self.images)} images have {len(self.labels)} labels")
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self.labels)
-
-    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return the mean and standard deviation of the images a channel, in [0, 1], exactly from the histogram."""
-        mean, std = [], []
-        for channel in self.images.unbind(1):
-            counts = torch.bincount(channel.flatten(), minlength=256).double()
-            values = torch.arange(256, dtype=torch.float64) / 255
-            share = counts / counts.sum()
-            centre = float(share @ values)
-            mean.append(centre)
-            std.append(max(float(share @ (values - centre) ** 2) ** 0.5, 1e-6))
-        return tuple(mean), tuple(std)
+from outspan.data.splits import Files, Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +19,8 @@ class Data:
     """A data set: two splits of one image size, and its class names."""
 
     name: str
-    train: Split
-    test: Split
+    train: Split | Files
+    test: Split | Files
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -59,9 +30,9 @@ class Data:
             low, high = int(split.labels.min()), int(split.labels.max())
             if low < 0 or high >= len(self.classes):
                 raise ValueError(f"{self.name}: {kind} labels must lie in [0, {len(self.classes) - 1}], got {low} to {high}")
-        if self.train.images.shape[1:] != self.test.images.shape[1:]:
-            sizes = [list(split.images.shape[1:]) for split in (self.train, self.test)]
-            raise ValueError(f"{self.name}: train and test images differ in size, {sizes[0]} and {sizes[1]}")
+        if self.train.shape != self.test.shape:
+            sizes = f"{list(self.train.shape)} and {list(self.test.shape)}"
+            raise ValueError(f"{self.name}: train and test images differ in size, {sizes}")
 
 
 _MOST_CLASSES = 100_000
@@ -83,8 +54,8 @@ def load(name: str, *, size: int | None = None) -> Data:
     if path.suffix == ".npz":
         return _from_arrays(name, *readers.read_npz(path))
     if path.is_dir():
-        train, test, classes = readers.read_folder(path, size or 224)
-        return Data(name, Split(*train), Split(*test), classes)
+        train, test, classes = readers.list_folder(path)
+        return Data(name, Files(*train, size or 224), Files(*test, size or 224), classes)
     raise unknown("data set", name, SETS, "a folder", "an .npz file")
 
 

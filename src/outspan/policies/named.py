@@ -41,7 +41,7 @@ def transforms_of(text: str) -> tuple[str, ...]:
 def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) -> Plain | Uncertain:
     """Return the policy of a recipe for a model on a data set."""
     family = _FAMILY.get(data.name, "cifar")
-    side = data.train.images.shape[-1]
+    side = data.train.shape[-1]
     common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}
     if recipe.policy in ("random", "uncertain"):
         propose = uniform(recipe.depth, transforms=transforms_of(recipe.transforms), probability=recipe.probability)

@@ -1,6 +1,5 @@
 """The one loop. Starting and resuming are one call: it is a function of the recipe, the state and the step."""
 
-import json
 import math
 import time
 import warnings
@@ -14,10 +13,13 @@ from torch import Tensor, nn
 
 from outspan import models, rng
 from outspan.config import Recipe, differing, with_values
-from outspan.data.sets import Data, Split, load
+from outspan.data.sets import Data, load
+from outspan.data.splits import Files, Split
+from outspan.files import write_lines
+from outspan.plan import Plan
 from outspan.policies.named import build_policy
-from outspan.policies.plain import soft_cross_entropy
-from outspan.train import Stopped, checkpoint
+from outspan.policies.plain import Batch, soft_cross_entropy
+from outspan.train import Stopped, checkpoint, compositions
 from outspan.transforms.normalize import Normalize
 
 
@@ -41,6 +43,7 @@ class _State:
     step: int = 0
     seconds: float = 0.0
     losses: float = 0.0  # summed over this epoch so far
+    chosen: compositions.Counts = field(default_factory=dict)  # in this epoch so far
     metrics: list[dict[str, Any]] = field(default_factory=list)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -51,13 +54,43 @@ class _State:
                 found[f"momentum.{name}"] = buffer
         return found
 
+    def meta(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, "losses": self.losses, "chosen": self.chosen, "metrics": self.metrics}
+
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
         for name, parameter in self.model.named_parameters():
             if f"momentum.{name}" in tensors:
                 self.optimizer.state[parameter]["momentum_buffer"] = tensors[f"momentum.{name}"].to(parameter.device)
         self.step, self.seconds = meta["step"], meta["seconds"]
-        self.losses, self.metrics = meta["losses"], meta["metrics"]
+        self.losses, self.chosen, self.metrics = meta["losses"], meta["chosen"], meta["metrics"]
+
+
+class _Unread:
+    """Losses and choices that the device may still be working on: read together, so that no step waits for it."""
+
+    def __init__(self, depth: int, device: torch.device) -> None:
+        self.depth = depth
+        self.limit = 1 if device.type == "cpu" else 50
+        self.steps: list[tuple[Tensor, Plan, Tensor | None, Tensor | None]] = []
+        self.last = math.nan
+
+    def add(self, state: _State, loss: Tensor, batch: Batch) -> None:
+        self.steps.append((loss, batch.drawn, batch.chosen, batch.losses))
+        if len(self.steps) >= self.limit:
+            self.read(state)
+
+    def read(self, state: _State) -> None:
+        """Add what is there to the epoch so far, step by step: the sums do not depend on when they are read."""
+        for i, (loss, drawn, chosen, losses) in enumerate(self.steps):
+            self.last = loss.item()
+            if not math.isfinite(self.last):
+                at = state.step - len(self.steps) + i
+                raise ValueError(f"the loss is {self.last} at step {at}, epoch {len(state.metrics)}: try a smaller lr")
+            state.losses += self.last
+            if chosen is not None and losses is not None:
+                compositions.count(state.chosen, drawn, chosen, losses, self.depth)
+        self.steps.clear()
 
 
 def train(
@@ -66,6 +99,8 @@ def train(
     out: Path,
     device: str | torch.device = "cpu",
     data: Data | None = None,
+    compile: bool = False,
+    tensorboard: bool = False,
     on_step: Callable[[dict[str, Any]], bool | None] | None = None,
 ) -> Summary:
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
@@ -79,43 +114,52 @@ def train(
     mean, std = split.statistics()
     last = Normalize(mean, std, channels_last=device.type == "cuda")
     state = _start(recipe, data, device)
-    setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__}
-    about = {"train": len(split), "shape": list(data.train.images.shape[1:]), "classes": list(data.classes)}
+    setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, "compiled": compile}
+    about = {"train": len(split), "shape": list(split.shape), "classes": list(data.classes)}
     about |= {"mean": list(mean), "std": list(std)}
     found = checkpoint.load(out)
     if found is not None:
         _same_run(recipe, about, setting, found[1], out)
         state.restore(*found)
-    policy = build_policy(recipe, state.model, data, last)
+    model: Any = torch.compile(state.model) if compile else state.model
+    policy = build_policy(recipe, model, data, last)
     epoch_steps = -(-len(split) // recipe.batch)
     total = recipe.epochs * epoch_steps
-    images, labels = split.images.to(device), split.labels.to(device)
+    source, unread = split.to(device), _Unread(recipe.depth, device)
+    writer = _writer(out, state.step) if tensorboard else None
     began, before = time.perf_counter(), state.seconds
 
     def save() -> None:
         state.seconds = before + time.perf_counter() - began
-        meta = {"recipe": asdict(recipe), "data": about, "setting": setting, "seconds": state.seconds}
         tensors = state.tensors()
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
             raise ValueError(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
-        checkpoint.save(out, state.step, tensors, {**meta, "losses": state.losses, "metrics": state.metrics})
-        _write_metrics(out, state.metrics)
+        meta = {"recipe": asdict(recipe), "data": about, "setting": setting, **state.meta()}
+        checkpoint.save(out, state.step, tensors, meta)
+        write_lines(out / "metrics.jsonl", state.metrics)
 
     while state.step < total:
         epoch, at = divmod(state.step, epoch_steps)
-        order = rng.generator(recipe.seed, "order", epoch).permutation(len(split))
-        for position in range(at, epoch_steps):
-            rows = torch.from_numpy(order[position * recipe.batch : (position + 1) * recipe.batch]).to(device)
-            loss = _step(state, recipe, policy(images[rows], labels[rows], step=state.step), lr_at(recipe, state.step, total))
-            if not math.isfinite(loss):
-                raise ValueError(f"the loss is {loss} at step {state.step}, epoch {epoch}: try a smaller lr")
-            state.losses += loss
+        order = torch.from_numpy(rng.generator(recipe.seed, "order", epoch).permutation(len(split)))
+        for images, labels in source.batches(order.split(recipe.batch)[at:], device):
+            batch = policy(images, labels, step=state.step)
+            loss = _step(state, model, recipe, batch, lr_at(recipe, state.step, total))
             state.step += 1
-            if position == epoch_steps - 1:
-                _end_epoch(state, epoch, epoch_steps, data, held, last, device)
+            unread.add(state, loss, batch)
+            if state.step == (epoch + 1) * epoch_steps:
+                unread.read(state)
+                if state.chosen:
+                    compositions.add_epoch(out, epoch, state.chosen)
+                row = _end_epoch(state, epoch, epoch_steps, data, held, last, device)
                 save()
-            progress = {"step": state.step, "steps": total, "epoch": epoch, "epochs": recipe.epochs, "loss": loss}
-            if on_step is not None and on_step({**progress, "metrics": state.metrics}) and state.step < total:
+                if writer is not None:
+                    for name, value in row.items():
+                        writer.add_scalar(name, value, state.step)
+                    writer.flush()
+            progress = {"step": state.step, "steps": total, "epoch": epoch, "epochs": recipe.epochs, "loss": unread.last}
+            progress |= {"images": len(labels), "metrics": state.metrics}
+            if on_step is not None and on_step(progress) and state.step < total:
+                unread.read(state)
                 save()
                 raise Stopped(f"stopped at step {state.step} of {total}; the same command goes on")
     final = state.metrics[-1]
@@ -124,8 +168,7 @@ def train(
 
 def _start(recipe: Recipe, data: Data, device: torch.device) -> _State:
     torch.manual_seed(rng.derive(recipe.seed, "init"))
-    channels, height, width = data.train.images.shape[1:]
-    model = models.build(recipe.model, (channels, height, width), len(data.classes)).to(device)
+    model = models.build(recipe.model, data.train.shape, len(data.classes)).to(device)
     if device.type == "cuda":
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     weights = [p for p in model.parameters() if p.ndim > 1]
@@ -135,8 +178,8 @@ def _start(recipe: Recipe, data: Data, device: torch.device) -> _State:
     return _State(model, optimizer)
 
 
-def _step(state: _State, recipe: Recipe, batch: Any, lr: float) -> float:
-    model, optimizer = state.model, state.optimizer
+def _step(state: _State, model: nn.Module, recipe: Recipe, batch: Batch, lr: float) -> Tensor:
+    optimizer = state.optimizer
     for group in optimizer.param_groups:
         group["lr"] = lr
     model.train()
@@ -153,18 +196,19 @@ def _step(state: _State, recipe: Recipe, batch: Any, lr: float) -> float:
     if recipe.clip:
         nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
     optimizer.step()
-    return loss.item()
+    return loss.detach()
 
 
 def _end_epoch(
-    state: _State, epoch: int, epoch_steps: int, data: Data, held: Split | None, last: Normalize, device: torch.device
-) -> None:
-    row = {"epoch": epoch, "step": state.step, "train_loss": state.losses / epoch_steps}
+    state: _State, epoch: int, epoch_steps: int, data: Data, held: Split | Files | None, last: Normalize, device: torch.device
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"epoch": epoch, "step": state.step, "train_loss": state.losses / epoch_steps}
     row["test_accuracy"] = accuracy(state.model, data.test, last, device)
     if held is not None:
         row["validation_accuracy"] = accuracy(state.model, held, last, device)
     state.metrics.append(row)
-    state.losses = 0.0
+    state.losses, state.chosen = 0.0, {}
+    return row
 
 
 def lr_at(recipe: Recipe, step: int, total: int) -> float:
@@ -180,27 +224,28 @@ def lr_at(recipe: Recipe, step: int, total: int) -> float:
     return recipe.lr
 
 
-def predict(model: nn.Module, split: Split, last: Normalize, device: torch.device | str) -> Tensor:
+def predict(model: nn.Module, split: Split | Files, last: Normalize, device: torch.device | str) -> Tensor:
     """Return the logits of a split, [N, classes], without augmentation."""
     model.eval()
+    at_once = max(1, min(1000, 20_000_000 // math.prod(split.shape)))  # what fits in memory as numbers
     with torch.inference_mode():
-        return torch.cat([model(last(part.to(device))).float().cpu() for part in split.images.split(1000)])
+        parts = split.batches(torch.arange(len(split)).split(at_once), torch.device(device))
+        return torch.cat([model(last(images)).float().cpu() for images, _ in parts])
 
 
-def accuracy(model: nn.Module, split: Split, last: Normalize, device: torch.device | str) -> float:
+def accuracy(model: nn.Module, split: Split | Files, last: Normalize, device: torch.device | str) -> float:
     """Return the share of a split that is classified as labelled."""
     return float((predict(model, split, last, device).argmax(1) == split.labels).double().mean())
 
 
-def hold_out(split: Split, count: int, seed: int) -> tuple[Split, Split | None]:
+def hold_out(split: Split | Files, count: int, seed: int) -> tuple[Split | Files, Split | Files | None]:
     """Return what is trained on and, where `count` is not 0, so many images held out at random."""
     if not count:
         return split, None
     if count >= len(split):
         raise ValueError(f"validation must be below the {len(split)} train images, got {count}")
     order = torch.from_numpy(rng.generator(seed, "validation").permutation(len(split)))
-    kept, held = order[count:].sort().values, order[:count].sort().values
-    return Split(split.images[kept], split.labels[kept]), Split(split.images[held], split.labels[held])
+    return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
 
 
 def load_run(out: Path) -> tuple[Recipe, nn.Module, Data, Normalize]:
@@ -210,7 +255,7 @@ def load_run(out: Path) -> tuple[Recipe, nn.Module, Data, Normalize]:
         raise ValueError(f"{out}: no whole checkpoint")
     recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
     data = load(recipe.data, size=recipe.size)
-    now = {"shape": list(data.train.images.shape[1:]), "classes": list(data.classes)}
+    now = {"shape": list(data.train.shape), "classes": list(data.classes)}
     _same_data(now, about, out)
     state = _start(recipe, data, torch.device("cpu"))
     state.restore(*found)
@@ -235,7 +280,10 @@ def _same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) -> None
             raise ValueError(f"{out}: the data has changed since ({key} {stored[key]!r} then, {value!r} now)")
 
 
-def _write_metrics(out: Path, metrics: list[dict[str, Any]]) -> None:
-    partial = out / "metrics.partial"
-    partial.write_text("".join(json.dumps(row) + "\n" for row in metrics))
-    partial.replace(out / "metrics.jsonl")
+def _writer(out: Path, step: int) -> Any:
+    """Return a TensorBoard writer that takes over from a step: what an interrupted start wrote beyond it is void."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("TensorBoard is not installed: pip install 'outspan[track]'") from None
+    return SummaryWriter(out / "tensorboard", purge_step=step)

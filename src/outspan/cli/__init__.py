@@ -1,0 +1,48 @@
+"""The command line: each command reads its arguments, calls one function, and writes what comes back.
+
+Everything heavy is imported by the command that needs it, so that --help does not wait for torch.
+"""
+
+import sys
+
+import typer
+
+from outspan.cli import data, images, training
+
+app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base of click's errors, wherever typer keeps click
+
+
+@app.callback()
+def outspan() -> None:
+    """Data augmentation that chooses itself: exact, per sample, fast."""
+
+
+app.command("train")(training.train_command)
+app.command("evaluate")(training.evaluate)
+app.command("predict")(training.predict_command)
+app.command("compare")(training.compare)
+app.command("compositions")(training.compositions)
+app.add_typer(data.app, name="data")
+app.command("transforms")(images.transforms)
+app.command("apply")(images.apply_command)
+app.command("gallery")(images.gallery)
+
+
+def main() -> None:
+    """Run the command line; what the user got wrong is one red line and exit code 2, an interruption is 130."""
+    from outspan.train import Stopped
+
+    try:
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
+    except (_UsageError, ValueError) as error:
+        message, code = getattr(error, "format_message", error.__str__)(), 2
+    except OSError as error:  # a folder that is a file, a full disk
+        message, code = f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), 2
+    except Stopped as error:
+        message, code = str(error), 130
+    except (KeyboardInterrupt, typer.Abort):
+        message, code = "interrupted", 130
+    typer.secho(f"outspan: {' '.join(message.split())}", fg="red", err=True)
+    sys.exit(code)

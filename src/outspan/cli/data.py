@@ -1,0 +1,50 @@
+"""Commands about data sets: which are here, and bringing one."""
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="List the data sets that are known by name, and bring one here.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_command() -> None:
+    """List the data sets that are known by name, and which of them are here.
+
+    Example: outspan data list
+    """
+    from outspan.data.sets import SETS, load, root
+
+    typer.echo(f"looked for in {root()}")
+    for name in SETS:
+        try:
+            found = load(name)
+            said = f"{len(found.train):,} train and {len(found.test):,} test images, {len(found.classes)} classes"
+        except ValueError as error:
+            said = f"not here: {error}"
+        typer.echo(f"{name:>10}  {said}")
+
+
+@app.command("fetch")
+def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifar100 or svhn.")]) -> None:
+    """Download a data set from its authors, checked by SHA-256; what breaks off goes on with the same command.
+
+    Example: outspan data fetch cifar10
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from outspan.data.fetch import fetch
+    from outspan.data.sets import load, root
+
+    def show(file: str, here: int, total: int) -> None:
+        bar.update(task, description=file, completed=here, total=total or None)
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name)
+        folder = fetch(
+            name, root(), on_bytes=lambda file, here, all_: bar.update(task, description=file, completed=here, total=all_)
+        )
+    found = load(name)
+    typer.echo(f"{name}: {len(found.train):,} train and {len(found.test):,} test images in {folder}")

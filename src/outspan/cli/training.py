@@ -1,0 +1,225 @@
+"""Commands that train and look at what came of it: train, evaluate, predict, compare."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outspan.files import write_whole
+
+if TYPE_CHECKING:
+    from outspan.config import Recipe
+
+_RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
+_Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
+
+
+def train_command(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The run's folder; if it holds a run of this recipe, go on.")],
+    recipe: Annotated[Path | None, typer.Argument(help=_RECIPE_HELP)] = None,
+    data: Annotated[str | None, typer.Option(help="digits, mnist, cifar10, …, an image folder or an .npz file.")] = None,
+    model: Annotated[str | None, typer.Option(help="mlp, convnet, wide_resnet-28-2, …, timm:NAME.")] = None,
+    policy: Annotated[str | None, typer.Option(help="none, baseline, random, uncertain, randaugment, …")] = None,
+    changes: _Set = None,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the model first (torch.compile).")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events beside metrics.jsonl.")] = False,
+) -> None:
+    """Train a classifier, or go on where the folder stands. Ctrl-C saves and stops; the same command resumes.
+
+    Example: outspan train --data digits --model convnet --policy uncertain --set epochs=10 -o runs/first
+    """
+    from outspan.train.loop import train
+
+    asked = {"data": data, "model": model, "policy": policy}
+    given = make_recipe(recipe, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
+    with training_progress() as on_step:
+        summary = train(given, out=out, device=_device(), compile=compile, tensorboard=tensorboard, on_step=on_step)
+    typer.echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch, {summary.seconds:.0f} s, in {out}")
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: accuracy, per class, and the confusion matrix.")] = False,
+) -> None:
+    """Print a run's test accuracy, overall and by class, and what was taken for what.
+
+    Example: outspan evaluate runs/first
+    """
+    import torch
+    from rich.console import Console
+    from rich.table import Table
+
+    from outspan.train.loop import load_run, predict
+
+    _, model, data, last = load_run(run)
+    found = predict(model.to(_device()), data.test, last, _device()).argmax(1)
+    count = len(data.classes)
+    confusion = torch.bincount(data.test.labels * count + found, minlength=count**2).view(count, count)
+    right = confusion.diag() / confusion.sum(1).clamp(min=1)
+    accuracy = float(confusion.diag().sum() / confusion.sum())
+    if as_json:
+        by_class = dict(zip(data.classes, right.tolist(), strict=True))
+        typer.echo(json.dumps({"accuracy": accuracy, "classes": by_class, "confusion": confusion.tolist()}))
+        return
+    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(data.test)} test images; rows: what they are, columns: taken for")
+    whole = count <= 12  # more columns do not fit: then the most frequent mistake alone
+    table = Table("class", "right, %", *(data.classes if whole else ["most often taken for"]), box=None, pad_edge=False)
+    for name, share, row, i in zip(data.classes, right.tolist(), confusion, range(count), strict=True):
+        wrong = row.index_fill(0, torch.tensor(i), 0)
+        mistake = f"{data.classes[int(wrong.argmax())]} ({int(wrong.max())})" if wrong.any() else ""
+        table.add_row(name, f"{100 * share:.2f}", *(map(str, row.tolist()) if whole else [mistake]))
+    Console().print(table)
+
+
+def predict_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files.")],
+) -> None:
+    """Print the likeliest class of each image, with its probability.
+
+    Example: outspan predict runs/first cat.png dog.jpg
+    """
+    import torch
+
+    from outspan.data.readers import read_fitted
+    from outspan.data.splits import Split
+    from outspan.train.loop import load_run, predict
+    from outspan.transforms.color import grey
+
+    _, model, data, last = load_run(run)
+    channels, height, width = data.train.shape
+    pixels = torch.stack([read_fitted(path, height, width) for path in images])
+    pixels = pixels if channels == 3 else grey(pixels)
+    split = Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
+    found = predict(model.to(_device()), split, last, _device()).softmax(1).max(1)
+    for path, share, label in zip(images, found.values.tolist(), found.indices.tolist(), strict=True):
+        typer.echo(f"{path}  {data.classes[label]}  {100 * share:.1f} %")
+
+
+def compare(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs, the plot and the numbers.")],
+    recipe: Annotated[Path | None, typer.Argument(help=_RECIPE_HELP)] = None,
+    policies: Annotated[str, typer.Option(help="Policies, with commas.")] = "none,random,uncertain",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs a policy, seeds 0, 1, …")] = 3,
+    changes: _Set = None,
+) -> None:
+    """Train several policies over several seeds and print the table; what is there already is not run again.
+
+    Example: outspan compare --policies none,random,uncertain --seeds 3 --set transforms=geometric -o runs/compared
+    """
+    from dataclasses import replace
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from outspan.policies.named import check_policy
+    from outspan.report.compare import compare_figure, numbers, read_honestly
+    from outspan.train.loop import train
+
+    given = make_recipe(recipe, changes or [])
+    for key in ("policy", "seed"):
+        if any(change.partition("=")[0].strip() == key for change in changes or []):
+            raise ValueError(f"compare sets {key} itself: use --policies and --seeds")
+    names = list(dict.fromkeys(name.strip() for name in policies.split(",")))
+    for name in names:
+        check_policy(name)
+    runs = {}
+    for policy in names:
+        for seed in range(seeds):
+            with training_progress(f"{policy}, seed {seed}") as on_step:
+                folder = out / f"{policy}-{seed}"
+                runs.setdefault(policy, []).append(
+                    train(replace(given, policy=policy, seed=seed), out=folder, device=_device(), on_step=on_step)
+                )
+    table = Table("policy", "test accuracy, %", "seconds a run", box=None, header_style="bold", pad_edge=False)
+    found = numbers(given, runs)
+    for policy, entry in found["policies"].items():
+        table.add_row(policy, f"{100 * entry['mean']:.2f} ± {100 * entry['std']:.2f}", f"{entry['seconds']:.1f}")
+    Console().print(table)
+    typer.echo(read_honestly(runs))
+    write_whole(out / "comparison.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+    write_whole(out / "accuracy.png", lambda partial: compare_figure(runs).savefig(partial, format="png"))
+    typer.echo(f"wrote {out / 'accuracy.png'}")
+
+
+def compositions(
+    run: Annotated[Path, typer.Argument(help="The folder of a run of the policy uncertain.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")],
+    mark: Annotated[str, typer.Option(help='Compositions to draw beside, e.g. "rotate+shear_y,mixup+equalize".')] = "",
+) -> None:
+    """Draw how often each composition of transforms was chosen over the epochs, and print what rose and fell.
+
+    Example: outspan compositions runs/first -o chosen.png --mark rotate+shear_y
+    """
+    from outspan.report.compositions import compositions_figure, rising
+    from outspan.train.compositions import read, shares
+
+    if out.suffix.lower() != ".png":
+        raise ValueError(f"{out}: the plot is a .png file, got {out.suffix!r}")
+    found = shares(read(run))
+    figure = compositions_figure(found, [name for name in mark.split(",") if name])
+    for name, (first, last) in rising(found).items():
+        typer.echo(f"{100 * first:6.2f} % → {100 * last:6.2f} %  {name}")
+    write_whole(out, lambda partial: figure.savefig(partial, format="png"))
+    typer.echo(f"wrote {out}")
+
+
+def make_recipe(path: Path | None, changes: list[str]) -> "Recipe":
+    """Return a recipe from a file, or the default one, with `key=value` changes."""
+    from outspan.config import Recipe, read_recipe, with_values
+
+    values = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise ValueError(f"a change is key=value, got {change!r}")
+        values[key.strip()] = value.strip()
+    return with_values(Recipe() if path is None else read_recipe(path), values)
+
+
+@contextmanager
+def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bool]]:
+    """Show a bar on a terminal; SIGTERM and Ctrl-C ask the run to save and stop."""
+    import signal
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from outspan.train import Stopped
+
+    asked: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: asked.append(got)) for number in (signal.SIGINT, signal.SIGTERM)}
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
+    try:
+        console = Console(stderr=True)
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task(title, said="")
+
+            began, images = time.perf_counter(), 0
+
+            def on_step(state: dict[str, Any]) -> bool:
+                nonlocal images
+                images += state["images"]
+                speed = images / (time.perf_counter() - began)
+                said = f"epoch {state['epoch'] + 1}/{state['epochs']}  loss {state['loss']:.3f}  {speed:,.0f} images/s"
+                if state["metrics"]:
+                    said += f"  test {100 * state['metrics'][-1]['test_accuracy']:.2f} %"
+                bar.update(task, completed=state["step"], total=state["steps"], said=said)
+                return bool(asked)
+
+            yield on_step
+        if asked:  # between two steps of nothing: the run is over, what was to follow is not begun
+            raise Stopped("stopped; the same command goes on")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

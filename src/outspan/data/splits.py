@@ -1,0 +1,136 @@
+"""Images and their labels, in memory or read from files as they are needed: the same few methods."""
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from outspan.data.readers import read_fitted
+from outspan.shapes import Int64, UInt8
+
+_SAMPLED = 2_000  # so many files give the statistics of a large folder
+_FEW = 256  # so many files are read sooner than workers start
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Images and their labels, in memory."""
+
+    images: UInt8[Tensor, "N C H W"]
+    labels: Int64[Tensor, " N"]
+
+    def __post_init__(self) -> None:
+        if len(self.images) != len(self.labels):
+            raise ValueError(f"{len(self.images)} images have {len(self.labels)} labels")
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.labels)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The channels, height and width of every image."""
+        _, channels, height, width = self.images.shape
+        return channels, height, width
+
+    def take(self, rows: Tensor) -> "Split":
+        """Return some of the images."""
+        return Split(self.images[rows], self.labels[rows])
+
+    def to(self, device: torch.device) -> "Split":
+        """Return it where batches are wanted."""
+        return Split(self.images.to(device), self.labels.to(device))
+
+    def batches(self, rows: Sequence[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+        """Return the images and labels of each batch of rows, on a device."""
+        for some in rows:
+            here = some.to(self.images.device)
+            yield self.images[here].to(device), self.labels[here].to(device)
+
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the mean and standard deviation of the images a channel, in [0, 1], exactly from the histogram."""
+        return _moments(_histogram(self.images))
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """Image files and their labels; each image is decoded when a batch asks for it, as `size` x `size` RGB."""
+
+    paths: Sequence[Path] = field(repr=False)
+    labels: Int64[Tensor, " N"]
+    size: int
+    workers: int = min(8, os.cpu_count() or 1)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.paths)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The channels, height and width of every image."""
+        return 3, self.size, self.size
+
+    def take(self, rows: Tensor) -> "Files":
+        """Return some of the images."""
+        return Files([self.paths[row] for row in rows.tolist()], self.labels[rows], self.size, self.workers)
+
+    def to(self, device: torch.device) -> "Files":
+        """Return it as it is: files stay where they are."""
+        return self
+
+    def batches(self, rows: Sequence[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+        """Return the images and labels of each batch of rows, on a device, read ahead by workers."""
+        on_gpu = device.type == "cuda"
+        loader = DataLoader(
+            _Decoded(self),
+            batch_sampler=[some.tolist() for some in rows],
+            num_workers=self.workers if sum(map(len, rows)) > _FEW else 0,
+            pin_memory=on_gpu,
+            worker_init_fn=_leave_interrupts,
+            generator=torch.Generator(),  # the loop's own is not touched
+        )
+        try:
+            for images, labels in loader:
+                yield images.to(device, non_blocking=on_gpu), labels.to(device, non_blocking=on_gpu)
+        except ValueError as error:  # a worker wraps its traceback into the message; what was wrong is its last line
+            raise ValueError(str(error).strip().splitlines()[-1].removeprefix("ValueError: ")) from None
+
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the mean and standard deviation of up to 2,000 images, evenly spaced, a channel, in [0, 1]."""
+        rows = torch.linspace(0, len(self) - 1, min(len(self), _SAMPLED)).round().long()
+        counts = torch.zeros(3, 256, dtype=torch.float64)
+        for images, _ in self.batches(rows.split(100), torch.device("cpu")):
+            counts += _histogram(images)
+        return _moments(counts)
+
+
+class _Decoded(Dataset):  # type: ignore[type-arg]
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        return read_fitted(self.files.paths[row], self.files.size, self.files.size), self.files.labels[row]
+
+
+def _leave_interrupts(_: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the loop answers it
+
+
+def _histogram(images: Tensor) -> Tensor:
+    return torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]).double()
+
+
+def _moments(counts: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    mean, std = [], []
+    values = torch.arange(256, dtype=torch.float64) / 255
+    for row in counts:
+        share = row / row.sum()
+        centre = float(share @ values)
+        mean.append(centre)
+        std.append(max(float(share @ (values - centre) ** 2) ** 0.5, 1e-6))
+    return tuple(mean), tuple(std)

@@ -1,0 +1,24 @@
+"""Files that are whole, or not there."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
+    """Call `write` on a file beside the path, then move it there: whole, or not there."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        write(partial)
+        os.replace(partial, path)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written ({error.strerror or error})") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as JSON, one a line."""
+    write_whole(path, lambda partial: partial.write_text("".join(json.dumps(row) + "\n" for row in rows)))

@@ -1,0 +1,58 @@
+"""What was chosen: how often each composition of transforms, and at what loss, epoch by epoch (the paper's Figure 1)."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from outspan.files import write_lines
+from outspan.plan import Plan
+from outspan.shapes import Float32, Int64
+
+FILE = "compositions.jsonl"
+Counts = dict[str, list[float]]  # "rotate+shear_y": [how many were chosen, the sum of their losses]
+
+
+def count(
+    into: Counts, drawn: Plan, chosen: Int64[Tensor, " B"], losses: Float32[Tensor, "images candidates"], depth: int
+) -> None:
+    """Add the compositions of a step's chosen outputs: the first `depth` steps of the plan, in the order applied."""
+    rows = chosen.cpu().numpy()
+    weights = losses.flatten().double().cpu().numpy()[rows]
+    ops = drawn.ops[drawn.out].numpy()[rows, :depth]
+    kinds, which = np.unique(ops, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    sums = zip(np.bincount(which).tolist(), np.bincount(which, weights=weights).tolist(), strict=True)
+    for kind, (number, loss) in zip(kinds.tolist(), sums, strict=True):
+        entry = into.setdefault("+".join(drawn.names[op] for op in kind if op >= 0) or "none", [0, 0.0])
+        entry[0] += number
+        entry[1] += loss
+
+
+def add_epoch(out: Path, epoch: int, counts: Counts) -> None:
+    """Write an epoch's line into the run's file; lines of this epoch and later ones, from before a restart, go."""
+    lines = [line for line in read(out) if line["epoch"] < epoch] if (out / FILE).exists() else []
+    row = {name: {"count": number, "loss": loss / number} for name, (number, loss) in sorted(counts.items())}
+    write_lines(out / FILE, [*lines, {"epoch": epoch, "compositions": row}])
+
+
+def read(out: Path) -> list[dict[str, Any]]:
+    """Return a run's lines, one an epoch; a ValueError where it has none."""
+    try:
+        return [json.loads(line) for line in (out / FILE).read_text().splitlines()]
+    except FileNotFoundError:
+        raise ValueError(f"{out}: no {FILE}: only a run of the policy 'uncertain' chooses") from None
+
+
+def shares(lines: list[dict[str, Any]]) -> Mapping[str, list[float]]:
+    """Return each composition's share of all that was chosen, epoch by epoch; both orders of a pair are one."""
+    found: dict[str, list[float]] = {}
+    for i, line in enumerate(lines):
+        total = sum(entry["count"] for entry in line["compositions"].values())
+        for name, entry in line["compositions"].items():
+            together = "+".join(sorted(name.split("+")))
+            found.setdefault(together, [0.0] * len(lines))[i] += entry["count"] / total
+    return found

@@ -1,0 +1,138 @@
+"""Fetching, against a server that breaks off, forgets ranges, and sends the wrong file."""
+
+import hashlib
+import io
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from outspan.data import fetch as module
+from outspan.data.fetch import SOURCES, Source, fetch
+
+BODY = bytes(range(256)) * 4000
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        server = self.server
+        server.asked.append(self.headers.get("Range"))
+        if self.path not in server.files:
+            return self.send_error(404)
+        body, start = server.files[self.path], 0
+        if self.headers.get("Range") and server.resumes:
+            start = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-"))
+            if start >= len(body):
+                return self.send_error(416)
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body) - start))
+        self.end_headers()
+        self.wfile.write(body[start : start + server.at_most])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A server on this machine, and a data set of one file on it."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
+        made.files, made.asked, made.resumes, made.at_most = {"/a.bin": BODY}, [], True, len(BODY)
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+
+        def publish(path: str, body: bytes, digest: str | None = None) -> None:
+            made.files[path] = body
+            source = Source(f"http://127.0.0.1:{made.server_port}{path}", digest or hashlib.sha256(body).hexdigest())
+            monkeypatch.setattr(module, "SOURCES", {"toy": ("toy", (source,))})
+
+        made.publish = publish
+        publish("/a.bin", BODY)
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def test_a_set_comes_whole(server, tmp_path):
+    seen = []
+    folder = fetch("toy", tmp_path / "deep" / "er", on_bytes=lambda *told: seen.append(told))
+    assert (folder / "a.bin").read_bytes() == BODY
+    assert seen[-1] == ("a.bin", len(BODY), len(BODY))
+    assert [path.name for path in folder.parent.iterdir()] == ["toy"]
+    assert fetch("toy", folder.parent) == folder
+    assert len(server.asked) == 1  # it was there
+
+
+def test_what_broke_off_goes_on(server, tmp_path):
+    server.at_most = 300_000
+    for here in (300_000, 600_000, 900_000):
+        with pytest.raises(ValueError, match=f"broke off after {here:,} bytes .*; the same command goes on"):
+            fetch("toy", tmp_path)
+        assert not (tmp_path / "toy").exists()
+    assert (fetch("toy", tmp_path) / "a.bin").read_bytes() == BODY
+    assert server.asked == [None, "bytes=300000-", "bytes=600000-", "bytes=900000-"]
+
+
+def test_a_server_that_forgets_ranges_starts_over(server, tmp_path):
+    server.at_most, server.resumes = 300_000, False
+    with pytest.raises(ValueError, match="broke off after 300,000 bytes"):
+        fetch("toy", tmp_path)
+    server.at_most = len(BODY)
+    assert (fetch("toy", tmp_path) / "a.bin").read_bytes() == BODY
+
+
+def test_a_file_that_was_whole_but_not_yet_named_is_taken(server, tmp_path):
+    (tmp_path / "toy.partial").mkdir()
+    (tmp_path / "toy.partial" / "a.bin.partial").write_bytes(BODY)
+    assert (fetch("toy", tmp_path) / "a.bin").read_bytes() == BODY
+
+
+def test_another_file_is_refused_and_removed(server, tmp_path):
+    server.publish("/a.bin", BODY, digest="0" * 64)
+    with pytest.raises(ValueError, match=r"its SHA-256 is [0-9a-f]{64}, expected 0{64}; it was removed"):
+        fetch("toy", tmp_path)
+    assert list((tmp_path / "toy.partial").iterdir()) == []
+
+
+def test_what_the_server_says_is_said(server, tmp_path):
+    server.files.clear()
+    with pytest.raises(ValueError, match=r"/a\.bin: the server answered 404"):
+        fetch("toy", tmp_path)
+
+
+def test_no_server_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SOURCES", {"toy": ("toy", (Source("http://127.0.0.1:9/a.bin", "0" * 64),))})
+    with pytest.raises(ValueError, match="broke off after 0 bytes"):
+        fetch("toy", tmp_path)
+
+
+def test_archives_are_unpacked_by_bare_names(server, tmp_path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name in ("set/one.bin", "../../two.bin"):
+            entry = tarfile.TarInfo(name)
+            entry.size = 3
+            archive.addfile(entry, io.BytesIO(b"abc"))
+        link = tarfile.TarInfo("set/link.bin")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    server.publish("/set.tar.gz", buffer.getvalue())
+    folder = fetch("toy", tmp_path / "a" / "b")
+    assert sorted(path.name for path in folder.iterdir()) == ["one.bin", "two.bin"]
+    server.publish("/cut.tar.gz", buffer.getvalue()[:60])
+    with pytest.raises(ValueError, match=r"cut\.tar\.gz: not a whole archive"):
+        fetch("toy", tmp_path / "c")
+
+
+def test_unknown_sets_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="unknown data set to fetch 'cifar', did you mean 'cifar10'"):
+        fetch("cifar", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_address_is_https_with_a_digest():
+    for _, sources in SOURCES.values():
+        for source in sources:
+            assert source.url.startswith("https://")
+            assert len(bytes.fromhex(source.sha256)) == 32

@@ -7,20 +7,18 @@ Every run is one thread of its own process and resumes where it stopped; rewrite
 
 import argparse
 import json
-import platform
-import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 import torch
+from machine import ROOT, machine
 
 from outspan.config import Recipe, read_recipe
 from outspan.report.compare import spread
 from outspan.train.loop import Summary, train
 
-ROOT = Path(__file__).parent.parent
 ARMS = {
     "none": {"policy": "none"},
     "random": {"policy": "random"},
@@ -76,11 +74,9 @@ def main() -> None:
                 "recipe": asdict(experiments()[name][0]),
             }
             print(f"{name:32} {100 * mean:6.2f} ± {100 * std:.2f} %, train loss {found[name]['train_loss']:.3f}", flush=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
     result = {
         "reported": "test accuracy after the last epoch, mean and standard deviation over seeds 0, 1, …",
-        "commit": commit,
-        "hardware": f"{platform.machine()}, one thread a run, torch {torch.__version__}",
+        "machine": {**machine(), "threads": 1},
         "experiments": found,
     }
     (ROOT / "results/mnist-train.json").write_text(json.dumps(result, indent=2) + "\n")

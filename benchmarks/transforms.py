@@ -11,8 +11,6 @@ Pillow's same operations both sides execute the same given plan, Pillow from its
 import argparse
 import hashlib
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,20 +18,17 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
+from machine import ROOT, machine
 
 from outspan import PAPER_16, TRANSFORMS, Plan, apply, rng, uniform
 from outspan.data import example_image
-from outspan.kernels.cpu import _cpu
 
-ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from pillow import CALLS, apply_with_pillow, to_pillow  # noqa: E402
+from pillow import CALLS, apply_with_pillow, to_pillow
 
 SIZES = {32: 512, 224: 64}  # side: images in a batch
 BARS = {32: (35, 30), 224: (8, 5)}  # one core: over Pillow's same operations, over the best peer
@@ -194,12 +189,12 @@ def measure_scaling(side: int, rounds: int) -> dict[str, float]:
         torch.set_num_threads(threads)
         apply(images, plan, out=out)
 
-    def machine(threads: int) -> None:
+    def arithmetic(threads: int) -> None:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda _: hashlib.blake2b(block).digest(), range(4)))
 
     found = {}
-    for name, work in (("outspan", on), ("machine", machine)):
+    for name, work in (("outspan", on), ("machine", arithmetic)):
         speed = alternate({"one": (lambda work=work: work(1), 1), "two": (lambda work=work: work(2), 1)}, 10 * rounds)
         found[name] = round(speed["two"] / speed["one"], 2)
     return found
@@ -283,29 +278,6 @@ def measure_help() -> float:
     return statistics.median(times)
 
 
-def machine() -> dict[str, object]:
-    """Return what the figures were taken on."""
-    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    model = next((line.split(": ")[1] for line in text.splitlines() if line.startswith("model name")), platform.processor())
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
-    names = ("torch", "numpy", "pillow", "torchvision", "timm", "kornia", "albumentations", "opencv-python-headless")
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = version(name)
-        except ImportError:
-            versions[name] = None
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "instruction_set": _cpu.instruction_set(),
-        "python": platform.python_version(),
-        "versions": versions,
-        "commit": commit,
-        "date": date.today().isoformat(),
-    }
-
-
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -331,7 +303,7 @@ def main() -> None:
             if result["not_installed"]:
                 print(f"  not installed: {', '.join(result['not_installed'])}")
     report = {
-        "machine": machine(),
+        "machine": machine("torchvision", "timm", "kornia", "albumentations", "opencv-python-headless"),
         "transforms": f"2 of {len(PAPER_16)} an image, uniform levels",
         "seeds": [0],
         "rounds": options.rounds,

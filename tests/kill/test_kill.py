@@ -6,6 +6,7 @@ import sys
 import time
 
 import numpy as np
+import pytest
 import torch
 
 from outspan.train import checkpoint
@@ -84,12 +85,13 @@ def is_same(one, other) -> bool:
     return one[1] == other[1] and one[0].keys() == other[0].keys() and all(torch.equal(one[0][k], other[0][k]) for k in one[0])
 
 
-def test_killed_at_random_instants_it_ends_the_same(tmp_path):
+@pytest.mark.parametrize(("runs", "inside_saves"), [(4, 5), pytest.param(10, 10, marks=pytest.mark.slow)])
+def test_killed_at_random_instants_it_ends_the_same(runs, inside_saves, tmp_path):
     finish(tmp_path / "whole")
     expected = result(tmp_path / "whole")
     draw = np.random.Generator(np.random.Philox(3))
     kills = inside = 0
-    for run in range(4):
+    for run in range(runs):
         folder = tmp_path / str(run)
         for _ in range(5):
             running, saving = kill_once(folder, "slow", int(draw.integers(1, 4)), float(draw.uniform(0.0, 0.12)))
@@ -97,8 +99,9 @@ def test_killed_at_random_instants_it_ends_the_same(tmp_path):
             inside += saving
         finish(folder)
         assert is_same(result(folder), expected)
-    assert kills >= 18  # one may find its run over
-    assert inside >= 5
+    print(f"{kills} kills, {inside} inside a save")
+    assert kills >= 0.9 * 5 * runs  # one may find its run over
+    assert inside >= inside_saves
 
 
 def test_a_save_in_place_would_be_seen(tmp_path):

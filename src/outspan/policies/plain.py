@@ -64,6 +64,8 @@ def find_defaults(defaults: str | Proposal) -> Proposal:
 def draw(propose: Proposal, defaults: str | Proposal, size: int, *, seed: int, step: int, candidates: int = 1) -> Plan:
     """Draw the plan of a step: what is proposed, then the defaults."""
     plan = propose(size, rng=rng.generator(seed, "augment", step), candidates=candidates)
+    if defaults == "none":
+        return plan
     after = find_defaults(defaults)(size, rng=rng.generator(seed, "defaults", step), candidates=candidates)
     return plan.then(after) if after.ops.numel() else plan
 

@@ -58,6 +58,8 @@ def propose(options: Sequence[Step], depth: int, pick: Pick) -> Proposal:
     mixes = np.array([find(option.name).mixes for option in options], dtype=bool)
 
     def draw(size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
+        if not depth:
+            return _nothing(size, candidates)
         rows = size * candidates
         # One number a step: 20 bits choose, 24 are the level, 19 decide whether, 1 the direction.
         bits = rng.bit_generator.random_raw((rows, depth))
@@ -74,7 +76,7 @@ def propose(options: Sequence[Step], depth: int, pick: Pick) -> Proposal:
         places.reshape(-1, 4)[at] = rng.random((len(at), 4), dtype=np.float32)
         partners = np.full((rows, depth), -1)
         at = mixes.take(option).ravel().nonzero()[0]
-        partners.reshape(-1)[at] = _others(at // max(depth, 1), rows, candidates, rng)
+        partners.reshape(-1)[at] = _others(at // depth, rows, candidates, rng)
         ops = op.take(option)
         if (chance < 2**19).any():
             ops[(bits >> np.uint64(1) & np.uint64(0x7FFFF)) >= chance.take(option)] = -1
@@ -123,6 +125,14 @@ def uniform(
 def _rows(size: int, candidates: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the image that each row reads, and all rows; plans never write to what they hold."""
     return torch.arange(size).repeat_interleave(candidates), torch.arange(size * candidates)
+
+
+@lru_cache(maxsize=64)
+def _nothing(size: int, candidates: int) -> Plan:
+    """Return the plan without steps: every step of training without augmentation has the same one."""
+    rows = size * candidates
+    empty = torch.empty((rows, 0))
+    return Plan((), empty.short(), empty, torch.empty((rows, 0, 4)), empty.long(), *_rows(size, candidates))
 
 
 def _choose(bits: np.ndarray, count: int, replacement: bool) -> np.ndarray:

@@ -140,6 +140,7 @@ def train(
 
     while state.step < total:
         epoch, at = divmod(state.step, epoch_steps)
+        model.train()
         order = torch.from_numpy(rng.generator(recipe.seed, "order", epoch).permutation(len(split)))
         for images, labels in source.batches(order.split(recipe.batch)[at:], device):
             batch = policy(images, labels, step=state.step)
@@ -182,9 +183,8 @@ def _step(state: _State, model: nn.Module, recipe: Recipe, batch: Batch, lr: flo
     optimizer = state.optimizer
     for group in optimizer.param_groups:
         group["lr"] = lr
-    model.train()
-    torch.manual_seed(rng.derive(recipe.seed, "model", state.step))  # dropout
     on_gpu = batch.images.device.type == "cuda"
+    _seed(rng.derive(recipe.seed, "model", state.step), on_gpu)
     with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=on_gpu):
         logits = model(batch.images)
     targets = batch.targets
@@ -197,6 +197,13 @@ def _step(state: _State, model: nn.Module, recipe: Recipe, batch: Batch, lr: flo
         nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
     optimizer.step()
     return loss.detach()
+
+
+def _seed(seed: int, on_gpu: bool) -> None:
+    """Seed what dropout draws from; torch.manual_seed would also look for every other kind of device, at 0.1 ms a step."""
+    torch.default_generator.manual_seed(seed)
+    if on_gpu:
+        torch.cuda.manual_seed(seed)
 
 
 def _end_epoch(

@@ -1,8 +1,15 @@
 """Recipes: typed, complete, and refused by name."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+import torch
+
+from outspan import Normalize, models
 from outspan.config import KEYS, Recipe, differing, read_recipe, with_values
+from outspan.data.sets import Data
+from outspan.data.splits import Split
+from outspan.policies.named import build_policy
 
 
 def test_a_recipe_is_read_from_toml(tmp_path):
@@ -45,3 +52,15 @@ def test_a_missing_file_is_said(tmp_path):
 def test_differences_are_shown():
     assert differing(Recipe(), Recipe(lr=0.2, seed=3)) == {"seed": (0, 3), "lr": (0.1, 0.2)}
     assert "transforms" in KEYS
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parent.parent / "recipes").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_of_ours_can_be_run(path):
+    recipe = read_recipe(path)
+    side = Split(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4) % 2)
+    data = Data(recipe.data, side, side, ("a", "b"))
+    model = models.build(recipe.model, side.shape, 2)
+    policy = build_policy(recipe, model, data, Normalize((0.5,) * 3, (0.2,) * 3))
+    assert len(policy(side.images, side.labels, step=0).images) == 4
+    assert path.read_text().startswith("# ")
+    assert "Expected" in path.read_text()

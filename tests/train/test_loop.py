@@ -12,7 +12,7 @@ from outspan.config import Recipe
 from outspan.data.sets import Data, load
 from outspan.data.splits import Split
 from outspan.policies.named import POLICIES
-from outspan.train import Stopped, checkpoint, compositions
+from outspan.train import Stopped, checkpoint, compositions, loop
 from outspan.train.loop import accuracy, hold_out, load_run, lr_at, train
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
@@ -140,6 +140,31 @@ def test_tensorboard_that_is_not_there_is_said(tmp_path, monkeypatch):
         train(SMALL, out=tmp_path, data=few(), tensorboard=True)
 
 
+def test_it_saves_when_the_time_has_come(tmp_path, monkeypatch):
+    clock, steps = [0.0], []
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(checkpoint, "save", lambda folder, step, *_: steps.append(step))
+
+    def tick(progress: dict) -> None:
+        clock[0] += 1.0  # an epoch is ten steps, ten seconds
+
+    train(replace(SMALL, epochs=7), out=tmp_path, data=few(), save_every=25.0, on_step=tick)
+    assert steps == [30, 60, 70]
+
+
+def test_asking_for_the_same_bits_is_undone_afterwards(tmp_path):
+    seen = []
+    train(
+        replace(SMALL, epochs=1),
+        out=tmp_path,
+        data=few(20),
+        deterministic=True,
+        on_step=lambda _: seen.append(torch.are_deterministic_algorithms_enabled()),
+    )
+    assert seen == [True]
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
 def test_a_finished_run_is_not_run_again(tmp_path):
     first = train(SMALL, out=tmp_path, data=few())
     steps = []
@@ -157,8 +182,9 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+, epoch \d+"):
         train(replace(SMALL, lr=1e6, warmup=0.0, epochs=30, schedule="constant"), out=tmp_path, data=few())
+    recipe = replace(SMALL, lr=1e6, batch=200, warmup=0.0, epochs=50, schedule="constant")
     with pytest.raises(ValueError, match=r"not finite|the loss is"):  # one step an epoch: a save comes before the next loss
-        train(replace(SMALL, lr=1e6, batch=200, warmup=0.0, epochs=50, schedule="constant"), out=tmp_path / "b", data=few())
+        train(recipe, out=tmp_path / "b", data=few(), save_every=0.0)
     found = checkpoint.load(tmp_path / "b")
     assert found is not None
     assert all(tensor.isfinite().all() for tensor in found[0].values())

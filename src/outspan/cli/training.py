@@ -26,6 +26,7 @@ def train_command(
     policy: Annotated[str | None, typer.Option(help="none, baseline, random, uncertain, randaugment, …")] = None,
     changes: _Set = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model first (torch.compile).")] = False,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits on a GPU, too, more slowly.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events beside metrics.jsonl.")] = False,
 ) -> None:
     """Train a classifier, or go on where the folder stands. Ctrl-C saves and stops; the same command resumes.
@@ -37,7 +38,15 @@ def train_command(
     asked = {"data": data, "model": model, "policy": policy}
     given = make_recipe(recipe, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
     with training_progress() as on_step:
-        summary = train(given, out=out, device=_device(), compile=compile, tensorboard=tensorboard, on_step=on_step)
+        summary = train(
+            given,
+            out=out,
+            device=_device(),
+            compile=compile,
+            deterministic=deterministic,
+            tensorboard=tensorboard,
+            on_step=on_step,
+        )
     typer.echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch, {summary.seconds:.0f} s, in {out}")
 
 

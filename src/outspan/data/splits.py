@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from outspan.data.readers import read_fitted
+from outspan.kernels import send
 from outspan.shapes import Int64, UInt8
 
 _SAMPLED = 2_000  # so many files give the statistics of a large folder
@@ -49,7 +50,7 @@ class Split:
     def batches(self, rows: Sequence[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
         """Return the images and labels of each batch of rows, on a device."""
         for some in rows:
-            here = some.to(self.images.device)
+            here = send(some, self.images.device)
             yield self.images[here].to(device), self.labels[here].to(device)
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:

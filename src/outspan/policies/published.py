@@ -159,6 +159,7 @@ DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
     {
         "none": sequence(),
         "cifar": sequence(_CROP, _FLIP, Step("cutout"), _MIX),
+        "cifar-cutout": sequence(_CROP, _FLIP, Step("cutout")),  # as RandAugment, TrivialAugment and AutoAugment take
         "svhn": sequence(_CROP, Step("cutout")),
         "imagenet": sequence(Step("resized_crop"), _FLIP, *_JITTER, _MIX),
     }

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan import rng
+from outspan.kernels import send
 from outspan.plan import Plan
 from outspan.policies.plain import Batch, draw, execute, find_defaults, soft_cross_entropy
 from outspan.policies.proposals import Proposal
@@ -110,7 +111,7 @@ def choose(
         # Adding Gumbel noise to the logarithm of a weight and taking the largest draws in proportion to the weight.
         noise = rng.generator(seed, "select", step).gumbel(size=tuple(losses.shape)).astype("float32")
         weight = power * score.clamp(min=1e-30).log() if power else torch.zeros_like(score)
-        drawn = weight + torch.from_numpy(noise).to(losses.device)
+        drawn = weight + send(torch.from_numpy(noise), losses.device)
         score = torch.where(score == -math.inf, score, drawn)
     images, candidates = losses.shape
     best = score.topk(keep, dim=1).indices

@@ -1,9 +1,11 @@
 """The one loop. Starting and resuming are one call: it is a function of the recipe, the state and the step."""
 
 import math
+import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,71 +102,119 @@ def train(
     device: str | torch.device = "cpu",
     data: Data | None = None,
     compile: bool = False,
+    deterministic: bool = False,
     tensorboard: bool = False,
+    save_every: float = 30.0,
     on_step: Callable[[dict[str, Any]], bool | None] | None = None,
 ) -> Summary:
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
 
-    `on_step` is called after every step with what a progress bar shows; where it returns True the run saves and stops.
+    It saves itself at the end of an epoch, if `save_every` seconds have passed since it did, and at its own end.
+    `deterministic` makes a GPU end to the bit the same, too, more slowly. `on_step` is called after every step with what
+    a progress bar shows; where it returns True the run saves and stops.
     """
-    data = data or load(recipe.data, size=recipe.size)
-    device = torch.device(device)
-    out.mkdir(parents=True, exist_ok=True)
-    split, held = hold_out(data.train, recipe.validation, recipe.seed)
-    mean, std = split.statistics()
-    last = Normalize(mean, std, channels_last=device.type == "cuda")
-    state = _start(recipe, data, device)
-    setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, "compiled": compile}
-    about = {"train": len(split), "shape": list(split.shape), "classes": list(data.classes)}
-    about |= {"mean": list(mean), "std": list(std)}
-    found = checkpoint.load(out)
-    if found is not None:
-        _same_run(recipe, about, setting, found[1], out)
-        state.restore(*found)
-    model: Any = torch.compile(state.model) if compile else state.model
-    policy = build_policy(recipe, model, data, last)
-    epoch_steps = -(-len(split) // recipe.batch)
-    total = recipe.epochs * epoch_steps
-    source, unread = split.to(device), _Unread(recipe.depth, device)
-    writer = _writer(out, state.step) if tensorboard else None
-    began, before = time.perf_counter(), state.seconds
+    with _settings(deterministic):
+        run = _Run(recipe, out, torch.device(device), data, {"compiled": compile, "deterministic": deterministic})
+        return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
 
-    def save() -> None:
-        state.seconds = before + time.perf_counter() - began
+
+class _Run:
+    """A run in its folder, begun or taken up where it stands."""
+
+    def __init__(self, recipe: Recipe, out: Path, device: torch.device, data: Data | None, setting: dict[str, bool]) -> None:
+        self.recipe, self.out, self.device = recipe, out, device
+        self.data = data or load(recipe.data, size=recipe.size)
+        split, self.held = hold_out(self.data.train, recipe.validation, recipe.seed)
+        self.split = split.to(device)
+        mean, std = split.statistics()
+        on_gpu = device.type == "cuda"
+        self.last = Normalize(mean, std, torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
+        self.state = _start(recipe, self.data, device)
+        self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
+        self.about |= {"mean": list(mean), "std": list(std)}
+        self.setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, **setting}
+        out.mkdir(parents=True, exist_ok=True)
+        found = checkpoint.load(out)
+        if found is not None:
+            _same_run(recipe, self.about, self.setting, found[1], out)
+            self.state.restore(*found)
+        self.model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
+        self.policy = build_policy(recipe, self.model, self.data, self.last)
+        self.unread = _Unread(recipe.depth, device)
+        self.epoch_steps = -(-len(split) // recipe.batch)
+        self.steps = recipe.epochs * self.epoch_steps
+        self.saved, self.before = time.perf_counter(), self.state.seconds
+        self.began = self.saved
+
+    def go(self, on_step: Callable[[dict[str, Any]], bool | None] | None, save_every: float, writer: Any) -> Summary:
+        """Train to the end, or until `on_step` asks to stop."""
+        state, recipe = self.state, self.recipe
+        while state.step < self.steps:
+            epoch, at = divmod(state.step, self.epoch_steps)
+            self.model.train()
+            order = torch.from_numpy(rng.generator(recipe.seed, "order", epoch).permutation(len(self.split)))
+            for images, labels in self.split.batches(order.split(recipe.batch)[at:], self.device):
+                batch = self.policy(images, labels, step=state.step)
+                loss = _step(state, self.model, recipe, batch, lr_at(recipe, state.step, self.steps))
+                state.step += 1
+                self.unread.add(state, loss, batch)
+                if state.step == (epoch + 1) * self.epoch_steps:
+                    self.end_epoch(epoch, writer)
+                    if state.step == self.steps or time.perf_counter() - self.saved >= save_every:
+                        self.save()
+                progress = {"step": state.step, "steps": self.steps, "epoch": epoch, "epochs": recipe.epochs}
+                progress |= {"loss": self.unread.last, "images": len(labels), "metrics": state.metrics}
+                if on_step is not None and on_step(progress) and state.step < self.steps:
+                    self.save()
+                    raise Stopped(f"stopped at step {state.step} of {self.steps}; the same command goes on")
+        final = state.metrics[-1]
+        return Summary(final["test_accuracy"], final["train_loss"], self.steps, state.seconds, state.metrics)
+
+    def end_epoch(self, epoch: int, writer: Any) -> None:
+        """Take stock: what was chosen, the mean loss, and the accuracies."""
+        state = self.state
+        self.unread.read(state)
+        if state.chosen:
+            compositions.add_epoch(self.out, epoch, state.chosen)
+        row: dict[str, Any] = {"epoch": epoch, "step": state.step, "train_loss": state.losses / self.epoch_steps}
+        row["test_accuracy"] = accuracy(state.model, self.data.test, self.last, self.device)
+        if self.held is not None:
+            row["validation_accuracy"] = accuracy(state.model, self.held, self.last, self.device)
+        state.metrics.append(row)
+        state.losses, state.chosen = 0.0, {}
+        if writer is not None:
+            for name, value in row.items():
+                writer.add_scalar(name, value, state.step)
+            writer.flush()
+
+    def save(self) -> None:
+        """Write a checkpoint, if the weights are finite."""
+        state = self.state
+        self.unread.read(state)
+        self.saved = time.perf_counter()
+        state.seconds = self.before + self.saved - self.began
         tensors = state.tensors()
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
             raise ValueError(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
-        meta = {"recipe": asdict(recipe), "data": about, "setting": setting, **state.meta()}
-        checkpoint.save(out, state.step, tensors, meta)
-        write_lines(out / "metrics.jsonl", state.metrics)
+        meta = {"recipe": asdict(self.recipe), "data": self.about, "setting": self.setting, **state.meta()}
+        checkpoint.save(self.out, state.step, tensors, meta)
+        write_lines(self.out / "metrics.jsonl", state.metrics)
 
-    while state.step < total:
-        epoch, at = divmod(state.step, epoch_steps)
-        model.train()
-        order = torch.from_numpy(rng.generator(recipe.seed, "order", epoch).permutation(len(split)))
-        for images, labels in source.batches(order.split(recipe.batch)[at:], device):
-            batch = policy(images, labels, step=state.step)
-            loss = _step(state, model, recipe, batch, lr_at(recipe, state.step, total))
-            state.step += 1
-            unread.add(state, loss, batch)
-            if state.step == (epoch + 1) * epoch_steps:
-                unread.read(state)
-                if state.chosen:
-                    compositions.add_epoch(out, epoch, state.chosen)
-                row = _end_epoch(state, epoch, epoch_steps, data, held, last, device)
-                save()
-                if writer is not None:
-                    for name, value in row.items():
-                        writer.add_scalar(name, value, state.step)
-                    writer.flush()
-            progress = {"step": state.step, "steps": total, "epoch": epoch, "epochs": recipe.epochs, "loss": unread.last}
-            progress |= {"images": len(labels), "metrics": state.metrics}
-            if on_step is not None and on_step(progress) and state.step < total:
-                unread.read(state)
-                save()
-                raise Stopped(f"stopped at step {state.step} of {total}; the same command goes on")
-    final = state.metrics[-1]
-    return Summary(final["test_accuracy"], final["train_loss"], total, state.seconds, state.metrics)
+
+@contextmanager
+def _settings(deterministic: bool) -> Iterator[None]:
+    """Let a GPU take the fastest algorithms, or those that give the same bits every time; put back what was asked before."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.deterministic, torch.are_deterministic_algorithms_enabled()
+    cudnn.benchmark, cudnn.deterministic = not deterministic, deterministic
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        cudnn.benchmark, cudnn.deterministic = before[:2]
+        torch.use_deterministic_algorithms(before[2])
 
 
 def _start(recipe: Recipe, data: Data, device: torch.device) -> _State:
@@ -175,7 +225,9 @@ def _start(recipe: Recipe, data: Data, device: torch.device) -> _State:
     weights = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim <= 1]
     groups = [{"params": weights, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0)
+    optimizer = torch.optim.SGD(
+        groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0, fused=device.type == "cuda" or None
+    )
     return _State(model, optimizer)
 
 
@@ -206,18 +258,6 @@ def _seed(seed: int, on_gpu: bool) -> None:
         torch.cuda.manual_seed(seed)
 
 
-def _end_epoch(
-    state: _State, epoch: int, epoch_steps: int, data: Data, held: Split | Files | None, last: Normalize, device: torch.device
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"epoch": epoch, "step": state.step, "train_loss": state.losses / epoch_steps}
-    row["test_accuracy"] = accuracy(state.model, data.test, last, device)
-    if held is not None:
-        row["validation_accuracy"] = accuracy(state.model, held, last, device)
-    state.metrics.append(row)
-    state.losses, state.chosen = 0.0, {}
-    return row
-
-
 def lr_at(recipe: Recipe, step: int, total: int) -> float:
     """Return the learning rate of a step: a linear warm-up, then the schedule."""
     warm = recipe.warmup * total
@@ -235,8 +275,9 @@ def predict(model: nn.Module, split: Split | Files, last: Normalize, device: tor
     """Return the logits of a split, [N, classes], without augmentation."""
     model.eval()
     at_once = max(1, min(1000, 20_000_000 // math.prod(split.shape)))  # what fits in memory as numbers
-    with torch.inference_mode():
-        parts = split.batches(torch.arange(len(split)).split(at_once), torch.device(device))
+    device = torch.device(device)
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        parts = split.batches(torch.arange(len(split)).split(at_once), device)
         return torch.cat([model(last(images)).float().cpu() for images, _ in parts])
 
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from outspan.kernels import send
 from outspan.plan import Plan
 from outspan.shapes import Float32, Num
 from outspan.transforms.apply import check_plan, magnitudes, rows_by_transform
@@ -20,7 +21,8 @@ def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tup
     """
     soft = _soft(labels, classes)
     check_plan(plan, len(labels))
-    state = soft[plan.source.to(labels.device)]
+    device = labels.device
+    state = soft[send(plan.source, device)]
     for step in range(plan.ops.shape[1]):
         before, state = state, state.clone()
         for name, rows in rows_by_transform(plan, step).items():
@@ -28,10 +30,10 @@ def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tup
             if share_of is None:
                 continue
             share = share_of(magnitudes(plan, name, rows, step), plan.places[rows, step].double(), size)
-            share = share.to(labels.device).unsqueeze(1)
-            here, partner = rows.to(labels.device), plan.partners[rows, step].to(labels.device)
+            share = send(share, device).unsqueeze(1)
+            here, partner = send(rows, device), send(plan.partners[rows, step], device)
             state[here] = (1 - share) * before[here] + share * before[partner]
-    return state[plan.out.to(labels.device)].float()
+    return state[send(plan.out, device)].float()
 
 
 def _soft(labels: Tensor, classes: int) -> Tensor:

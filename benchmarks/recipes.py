@@ -1,0 +1,70 @@
+"""Train recipes over several seeds and keep what came of each in one result file, which later calls add to.
+
+    python benchmarks/recipes.py recipes/cifar10-wrn-28-2-*.toml --seeds 3 --runs runs --result results/cifar10-wrn-28-2.json
+
+Runs resume; what the result file has is not run again. `--minutes` stops cleanly when the time is over.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from machine import machine
+
+from outspan.cli.training import make_recipe
+from outspan.report.compare import spread
+from outspan.train import Stopped
+from outspan.train.loop import train
+
+
+def main() -> None:
+    """Train what is missing and write the result after every run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", type=Path, nargs="+")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--set", dest="changes", action="append", default=[])
+    parser.add_argument("--name", default="", help="what to call it in the result; the recipe's file by default")
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--result", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--compile", action="store_true")
+    asked = parser.parse_args()
+    end = time.monotonic() + 60 * asked.minutes
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    result = json.loads(asked.result.read_text()) if asked.result.exists() else {}
+    for seed in range(asked.seeds):
+        for path in asked.recipes:
+            name = asked.name or path.stem
+            recipe = replace(make_recipe(path, asked.changes), seed=seed)
+            entry = result.setdefault(name, {"recipe": asdict(replace(recipe, seed=0)), "runs": []})
+            if any(run["seed"] == seed for run in entry["runs"]) or time.monotonic() > end:
+                continue
+            folder = asked.runs / f"{name}-{seed}"
+            try:
+                done = train(recipe, out=folder, device=device, compile=asked.compile, on_step=lambda _: time.monotonic() > end)
+            except Stopped as stopped:
+                print(f"{name} seed {seed}: {stopped}", flush=True)
+                continue
+            entry["runs"].append(
+                {
+                    "seed": seed,
+                    "test_accuracy": done.accuracy,
+                    "train_loss": done.loss,
+                    "seconds": round(done.seconds, 1),
+                    "machine": machine(),
+                }
+            )
+            entry["mean"], entry["std"] = spread([run["test_accuracy"] for run in entry["runs"]])
+            asked.result.write_text(json.dumps(result, indent=2) + "\n")
+            last = entry["runs"][-1]
+            print(f"{name} seed {seed}: {100 * last['test_accuracy']:.2f} %, {last['seconds']} s", flush=True)
+    for name, entry in result.items():
+        if entry["runs"]:
+            print(f"{name:36} {100 * entry['mean']:.2f} ± {100 * entry['std']:.2f} % over {len(entry['runs'])}")
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ Runs resume; what the result file has is not run again. `--minutes` stops cleanl
 
 import argparse
 import json
+import statistics
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,8 +15,7 @@ from pathlib import Path
 import torch
 from machine import machine
 
-from outspan.cli.training import make_recipe
-from outspan.report.compare import spread
+from outspan.config import make_recipe
 from outspan.train import Stopped
 from outspan.train.loop import train
 
@@ -57,7 +57,9 @@ def main() -> None:
                     "machine": machine(),
                 }
             )
-            entry["mean"], entry["std"] = spread([run["test_accuracy"] for run in entry["runs"]])
+            accuracies = [run["test_accuracy"] for run in entry["runs"]]
+            entry["mean"] = statistics.fmean(accuracies)
+            entry["std"] = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
             asked.result.write_text(json.dumps(result, indent=2) + "\n")
             last = entry["runs"][-1]
             print(f"{name} seed {seed}: {100 * last['test_accuracy']:.2f} %, {last['seconds']} s", flush=True)

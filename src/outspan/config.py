@@ -1,7 +1,7 @@
 """Recipes: everything that decides a run's result, as data. TOML or flags in, a frozen dataclass out."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -92,6 +92,17 @@ def read_recipe(path: Path) -> Recipe:
 def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:
     """Return the recipe with some values changed; text is read as its field's type."""
     return replace(recipe, **{key: _typed(key, value) for key, value in values.items()})
+
+
+def make_recipe(path: Path | None, changes: Sequence[str]) -> Recipe:
+    """Return a recipe from a file, or the default one, with `key=value` changes."""
+    values = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise ValueError(f"a change is key=value, got {change!r}")
+        values[key.strip()] = value.strip()
+    return with_values(Recipe() if path is None else read_recipe(path), values)
 
 
 def unknown(kind: str, name: str, known: Collection[str], *others: str) -> ValueError:

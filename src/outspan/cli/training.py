@@ -5,14 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from outspan.files import write_whole
-
-if TYPE_CHECKING:
-    from outspan.config import Recipe
 
 _RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
 _Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
@@ -33,6 +30,7 @@ def train_command(
 
     Example: outspan train --data digits --model convnet --policy uncertain --set epochs=10 -o runs/first
     """
+    from outspan.config import make_recipe
     from outspan.train.loop import train
 
     asked = {"data": data, "model": model, "policy": policy}
@@ -125,6 +123,7 @@ def compare(
     from rich.console import Console
     from rich.table import Table
 
+    from outspan.config import make_recipe
     from outspan.policies.named import check_policy
     from outspan.report.compare import compare_figure, numbers, read_honestly
     from outspan.train.loop import train
@@ -175,19 +174,6 @@ def compositions(
         typer.echo(f"{100 * first:6.2f} % → {100 * last:6.2f} %  {name}")
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))
     typer.echo(f"wrote {out}")
-
-
-def make_recipe(path: Path | None, changes: list[str]) -> "Recipe":
-    """Return a recipe from a file, or the default one, with `key=value` changes."""
-    from outspan.config import Recipe, read_recipe, with_values
-
-    values = {}
-    for change in changes:
-        key, equals, value = change.partition("=")
-        if not equals:
-            raise ValueError(f"a change is key=value, got {change!r}")
-        values[key.strip()] = value.strip()
-    return with_values(Recipe() if path is None else read_recipe(path), values)
 
 
 @contextmanager

@@ -1,0 +1,137 @@
+"""Training steps on a GPU: what they cost by policy and model, that none of them waits, and that a run resumes to the bit."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from outspan.config import Recipe
+from outspan.data.sets import Data
+from outspan.data.splits import Split
+from outspan.policies.named import build_policy
+from outspan.policies.plain import draw, execute
+from outspan.policies.uncertain import Uncertain, evaluating
+from outspan.train import Stopped, checkpoint
+from outspan.train.loop import _settings, _start, _step, train
+from outspan.transforms.normalize import Normalize
+
+GPU = torch.device("cuda")
+LAST = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16, channels_last=True)
+POLICIES = {
+    "none": {"policy": "none"},
+    "random": {"policy": "random"},
+    "uncertain, C=4, S=1": {"policy": "uncertain"},
+    "uncertain, C=8, S=4": {"policy": "uncertain", "candidates": 8, "keep": 4},
+}
+
+
+def random_data(count: int) -> Data:
+    """Return images of noise, as large as CIFAR's: a step costs the same on them."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    labels = torch.randint(0, 10, (count,), generator=generator)
+    return Data("cifar10", Split(images, labels), Split(images[:100], labels[:100]), tuple("0123456789"))
+
+
+def measure_steps(model: str, batch: int, rounds: int, compile: bool) -> dict[str, float]:
+    """Return milliseconds a step by policy, and of Algorithm 1's augmentation and scoring alone."""
+    data = random_data(batch)
+    images, labels = data.train.images.to(GPU), data.train.labels.to(GPU)
+    runs: dict[str, Callable[[int], object]] = {}
+    for name, values in POLICIES.items():
+        recipe = Recipe(data="cifar10", model=model, batch=batch, defaults="cifar", **values)
+        state = _start(recipe, data, GPU)
+        net = torch.compile(state.model) if compile else state.model
+        policy = build_policy(recipe, net, data, LAST)
+        net.train()
+        runs[name] = lambda step, s=state, n=net, r=recipe, p=policy: _step(s, n, r, p(images, labels, step=step), 0.01)
+        if isinstance(policy, Uncertain):
+            runs[f"{name}: augmenting"] = lambda step, p=policy: augment(p, images, step)
+            pixels = augment(policy, images, 0)
+            runs[f"{name}: scoring"] = lambda step, n=net, x=pixels: score(n, x)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    with _settings(deterministic=False):
+        for turn in range(rounds + 1):  # the first warms up, compiles, and tries algorithms
+            for name, run in runs.items():
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                for step in range(20):
+                    run(step)
+                torch.cuda.synchronize()
+                if turn:
+                    times[name].append(1000 * (time.perf_counter() - start) / 20)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def augment(policy: Uncertain, images: torch.Tensor, step: int) -> torch.Tensor:
+    """Return every candidate of a batch: drawing, transforming and normalising, as the policy does it."""
+    plan = draw(policy.propose, policy.defaults, len(images), seed=0, step=step, candidates=policy.candidates)
+    return execute(images, plan, policy.normalize)
+
+
+def score(model: torch.nn.Module, pixels: torch.Tensor) -> torch.Tensor:
+    """Return the logits of every candidate, as the policy asks for them."""
+    with evaluating(model):
+        return model(pixels)
+
+
+def check_that_steps_do_not_wait() -> str:
+    """Return "nothing waits", or what torch says of the first call that does, over whole steps of every policy."""
+    data = random_data(128)
+    images, labels = data.train.images.to(GPU), data.train.labels.to(GPU)
+    for name, values in {**POLICIES, "proportional": {"policy": "uncertain", "select": "proportional"}}.items():
+        recipe = Recipe(data="cifar10", model="wide_resnet-16-4", defaults="cifar", **values)
+        state = _start(recipe, data, GPU)
+        policy = build_policy(recipe, state.model, data, LAST)
+        state.model.train()
+        for step in range(4):
+            _step(state, state.model, recipe, policy(images, labels, step=step), 0.01)
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for step in range(4, 8):
+                _step(state, state.model, recipe, policy(images, labels, step=step), 0.01)
+        except RuntimeError as error:
+            return f"{name}: {error}"
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return "nothing waits"
+
+
+def count_resumed(stops: int = 10) -> str:
+    """Return how many of so many stops end with the same tensors and metrics as a run that was not stopped."""
+    data = random_data(2048)
+    recipe = Recipe(data="cifar10", model="wide_resnet-16-4", policy="uncertain", defaults="cifar", epochs=2, batch=128)
+    same = 0
+    with tempfile.TemporaryDirectory() as folder:
+        train(recipe, out=Path(folder) / "whole", device=GPU, data=data, deterministic=True)
+        expected = checkpoint.load(Path(folder) / "whole")
+        assert expected is not None
+        for stop in range(stops):
+            out = Path(folder) / str(stop)
+            at = 1 + stop * 31 // stops  # of 32 steps
+            try:
+                train(recipe, out=out, device=GPU, data=data, deterministic=True, on_step=lambda p, at=at: p["step"] == at)
+            except Stopped:
+                train(recipe, out=out, device=GPU, data=data, deterministic=True)
+                found = checkpoint.load(out)
+                assert found is not None
+                tensors = all(torch.equal(found[0][name], tensor) for name, tensor in expected[0].items())
+                same += tensors and found[1]["metrics"] == expected[1]["metrics"]
+    return f"{same}/{stops}"
+
+
+def seed_changes_the_result() -> bool:
+    """Return whether another seed ends otherwise, without which the figure above would say nothing."""
+    data = random_data(256)
+    recipe = Recipe(data="cifar10", model="wide_resnet-16-4", policy="uncertain", epochs=1, batch=128)
+    with tempfile.TemporaryDirectory() as folder:
+        losses = [
+            train(replace(recipe, seed=seed), out=Path(folder) / str(seed), device=GPU, data=data, deterministic=True).loss
+            for seed in range(2)
+        ]
+    return losses[0] != losses[1]

@@ -61,7 +61,7 @@ def test_refuses_a_wrong_fill_backend_and_device(unchecked):
         apply(images(), plan, fill=[1, 2])
     with pytest.raises(ValueError, match="fill must be 3 whole numbers"):
         apply(images(), plan, fill=[1, 2, 256])
-    with pytest.raises(ValueError, match="backend must be 'auto', 'reference' or 'cpu', got 'gpu'"):
+    with pytest.raises(ValueError, match="backend must be 'auto', 'reference', 'cpu' or 'cuda', got 'gpu'"):
         apply(images(), plan, backend="gpu")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="backend 'cpu' needs images on the cpu, got meta"):
         apply(images().to("meta"), plan, backend="cpu")

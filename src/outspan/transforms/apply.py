@@ -1,7 +1,7 @@
 """The only executor: checks a plan against its images, picks the backend, and says what each step means."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outspan.kernels import cpu
+from outspan.kernels import cpu, cuda
 from outspan.plan import Plan
 from outspan.shapes import Fill, Images, PerSample, UInt8
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import TRANSFORMS, find
 
-Backend = Literal["auto", "reference", "cpu"]
+Backend = Literal["auto", "reference", "cpu", "cuda"]
 
 
 def apply(
@@ -42,7 +42,8 @@ def apply(
         raise ValueError(f"normalize is for {len(normalize.mean)} channels, the images have {images.shape[1]}")
     picked = _pick(backend, images, plan)
     out = _place(out, images, plan, normalize)
-    if picked == "cpu" and cpu.apply(images, plan, fill=color, normalize=normalize, out=out):
+    kernel = {"cpu": cpu, "cuda": cuda}.get(picked)
+    if kernel is not None and kernel.apply(images, plan, fill=color, normalize=normalize, out=out):
         return out
     check_plan(plan, len(images))  # the kernel has looked for itself, and here it is said what was wrong
     done = _reference(images, plan, color)
@@ -88,23 +89,36 @@ def _reference(images: Images, plan: Plan, fill: Fill) -> UInt8[Tensor, "M C H W
 
 
 def _pick(backend: Backend, images: Images, plan: Plan) -> Backend:
+    device = images.device.type
     if backend == "reference":
         return backend
     if backend == "cpu":
         if not cpu.is_built():
             raise ValueError("backend 'cpu' is not built: install outspan where a C++ compiler is found, or use 'reference'")
-        if images.device.type != "cpu":
+        if device != "cpu":
             raise ValueError(f"backend 'cpu' needs images on the cpu, got {images.device}")
-        for name in plan.names:
-            find(name)  # a name that nobody knows is another error
-            if not cpu.knows((name,)):
-                raise ValueError(f"backend 'cpu' has no {name!r}, use 'auto' or 'reference'")
-        return backend
+        return _checked(backend, plan, cpu.knows)
+    if backend == "cuda":
+        if not cuda.is_available():
+            raise ValueError("backend 'cuda' needs Triton, which is not installed: pip install triton, or use 'reference'")
+        if device != "cuda" and not (device == "cpu" and cuda.is_interpreted()):
+            raise ValueError(f"backend 'cuda' needs images on a GPU, got {images.device}")
+        return _checked(backend, plan, cuda.knows)
     if backend != "auto":
-        raise ValueError(f"backend must be 'auto', 'reference' or 'cpu', got {backend!r}")
-    if images.device.type == "cpu" and not cpu.is_built():
+        raise ValueError(f"backend must be 'auto', 'reference', 'cpu' or 'cuda', got {backend!r}")
+    if device == "cuda":
+        return "cuda" if cuda.knows(plan.names) else "reference"
+    if device == "cpu" and not cpu.is_built():
         _say_slow()
-    return "cpu" if images.device.type == "cpu" and cpu.knows(plan.names) else "reference"
+    return "cpu" if device == "cpu" and cpu.knows(plan.names) else "reference"
+
+
+def _checked(backend: Backend, plan: Plan, knows: Callable[[tuple[str, ...]], bool]) -> Backend:
+    for name in plan.names:
+        find(name)  # a name that nobody knows is another error
+        if not knows((name,)):
+            raise ValueError(f"backend {backend!r} has no {name!r}, use 'auto' or 'reference'")
+    return backend
 
 
 @lru_cache(maxsize=1)  # once

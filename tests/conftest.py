@@ -1,5 +1,6 @@
 """Fixtures and strategies that the whole suite shares."""
 
+import os
 from typing import Any
 
 import jaxtyping
@@ -10,7 +11,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from outspan import Plan, apply, rng
+from outspan.kernels import cuda
 from outspan.kernels.cpu import _cpu, is_built, knows
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its kernels then run here
 
 settings.register_profile(
     "suite", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -30,11 +35,17 @@ def instruction_sets() -> list[str]:
     return found  # the last and best one stays chosen
 
 
-BACKENDS = ["reference", *instruction_sets()]
+BACKENDS = ["reference", *instruction_sets(), *(["cuda"] if cuda.is_available() else [])]
+FAST = [name for name in BACKENDS if name != "cuda" or torch.cuda.is_available()]  # the interpreter is not
 
 
 def run_on(backend: str, images: torch.Tensor, plan: Plan, **options: Any) -> torch.Tensor:
-    """Apply a plan on the reference or on one instruction set of the compiled kernel."""
+    """Apply a plan on the reference, on one instruction set of the compiled kernel, or on the GPU or what stands for it."""
+    if backend == "cuda":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        out = options.pop("out", None)
+        done = apply(images.to(device), plan, backend="cuda", out=None if out is None else out.to(device), **options)
+        return done.cpu() if out is None else out.copy_(done)
     if backend == "reference" or not knows(plan.names):  # the kernel may lag behind the table
         return apply(images, plan, backend="reference", **options)
     before = _cpu.instruction_set()

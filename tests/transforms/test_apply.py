@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from conftest import make_images, run_on
+from conftest import BACKENDS, make_images, run_on
 from outspan import TRANSFORMS, Normalize, Plan, apply, rng, uniform
 from outspan.kernels import cpu
 
@@ -16,7 +16,7 @@ def images(batch: int = 2) -> torch.Tensor:
     return make_images(0, batch, 3, 8, 8)
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu", "auto"])
+@pytest.mark.parametrize("backend", ["reference", "cpu", "auto", *(["cuda"] if "cuda" in BACKENDS else [])])
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -34,7 +34,7 @@ def images(batch: int = 2) -> torch.Tensor:
 )
 def test_refuses_plans_by_name(plan, message, backend, unchecked):
     with pytest.raises(ValueError, match=message):
-        apply(images(), plan, backend=backend)
+        run_on(backend, images(), plan) if backend == "cuda" else apply(images(), plan, backend=backend)
 
 
 @pytest.mark.parametrize(

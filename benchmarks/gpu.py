@@ -1,0 +1,256 @@
+"""Plans on a GPU: the bytes against the reference on the CPU, images a second beside peers, and that nothing waits.
+
+    PYTHONPATH=src python3 benchmarks/gpu.py --out results/transforms-gpu.json      # outspan need not be installed
+    PYTHONPATH=src python3 benchmarks/gpu.py --part check                           # or sync, or speed
+
+One process; the contestants take turns within every round; the figure is the median round. Peers draw and apply on
+bytes that are already on the GPU, per sample, which is the only way they give every image its own transforms, and per
+batch, where all images share one draw. We draw a plan and apply it, in one call each.
+"""
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from outspan import TRANSFORMS, Normalize, Plan, Step, apply, rng, sequence, uniform
+from outspan.kernels.cuda import tasks
+
+CASES = ((32, 4096), (32, 512), (224, 256))  # side, images in a batch
+LAST = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16, channels_last=True)
+FILL = (125, 123, 114)
+DEFAULTS = sequence(
+    Step("random_crop"), Step("horizontal_flip", probability=0.5), Step("cutout"), Step("mixup", 0.0, 1.0)
+)  # fmt: skip
+Run = Callable[[], object]
+
+
+def draw_images(side: int, count: int) -> torch.Tensor:
+    """Return images of several kinds: smooth, noisy, of few values, and of one."""
+    draw = rng.generator(0, "images", side)
+    coarse = torch.from_numpy(draw.integers(0, 256, (count, 3, 5, 5), dtype=np.uint8))
+    images = torch.nn.functional.interpolate(coarse.float(), size=(side, side), mode="bilinear").to(torch.uint8)
+    quarter = count // 4
+    images[:quarter] = torch.from_numpy(draw.integers(0, 256, (quarter, 3, side, side), dtype=np.uint8))
+    images[quarter : quarter + 8] = images[quarter : quarter + 8] // 64 * 64
+    images[quarter + 8 : quarter + 16] = images[quarter + 8 : quarter + 16, :, :1, :1]
+    return images
+
+
+def draw_plan(count: int, *, defaults: bool, seed: int = 0) -> Plan:
+    """Return two random transforms an image, and the defaults after them if asked."""
+    plan = uniform(2, probability=1.0)(count, rng=rng.generator(seed, "plan"))
+    return plan.then(DEFAULTS(count, rng=rng.generator(seed, "defaults"))) if defaults else plan
+
+
+def count_differences() -> dict[str, int]:
+    """Return how many numbers differ from the reference on the CPU, by case."""
+    found = {}
+    for side, count in ((32, 4096), (224, 256)):
+        images = draw_images(side, count)
+        everything = uniform(3, transforms=tuple(TRANSFORMS), probability=0.9)(count, rng=rng.generator(1, "all", side))
+        cases = {
+            "any 3 of all": (images, everything, None),
+            "any 3 of all, grey": (images[:, :1].contiguous(), everything, None),
+            "2 and defaults": (images, draw_plan(count, defaults=True), None),
+            "2 and defaults, normalised": (images, draw_plan(count, defaults=True, seed=1), LAST),
+        }
+        for name, (pixels, plan, last) in cases.items():
+            fill = FILL[: pixels.shape[1]]
+            here = apply(pixels.cuda(), plan, fill=fill, normalize=last, backend="cuda").cpu()
+            found[f"{name}, {count} at {side} px"] = _differing(here, apply(pixels, plan, fill=fill, normalize=last))
+    small = draw_images(32, 64)[:, :, :9, :13].contiguous()
+    levels = 0
+    for name, transform in TRANSFORMS.items():
+        low, high = (round(100 * level) for level in transform.levels)
+        rows = high - low + 1
+        plan = Plan.of(
+            [[name]] * rows,
+            levels=[[k / 100] for k in range(low, high + 1)],
+            places=rng.generator(2, name).random((rows, 1, 4), dtype=np.float32).tolist(),
+            partners=[[(row + 1) % rows] for row in range(rows)],
+            source=[row % 64 for row in range(rows)],
+        )
+        levels += _differing(apply(small.cuda(), plan, backend="cuda").cpu(), apply(small, plan))
+    found["every level k/100 of every transform, 9x13 px"] = levels
+    return found
+
+
+def _differing(ours: torch.Tensor, reference: torch.Tensor) -> int:
+    return int((ours != reference).sum())
+
+
+def measure_speed(side: int, count: int, rounds: int, peers: bool) -> dict[str, float]:
+    """Return images a second of everyone at one size; the host's part of ours alone, beside."""
+    images = draw_images(side, count).cuda()
+    plans = {defaults: draw_plan(count, defaults=defaults) for defaults in (False, True)}
+    fill = torch.tensor(FILL, dtype=torch.uint8)
+    runs: dict[str, tuple[Run, int]] = {
+        "2 transforms": (lambda: apply(images, plans[False], fill=FILL), count),
+        "2 and defaults, normalised": (lambda: apply(images, plans[True], fill=FILL, normalize=LAST), count),
+        "  drawing the plan too": (lambda: apply(images, draw_plan(count, defaults=True), fill=FILL, normalize=LAST), count),
+        "  on the host alone": (lambda: tasks.pack(plans[True], tuple(images.shape), fill, LAST, pin=True), count),
+        "  the reference in torch": (
+            lambda: apply(images, plans[True], fill=FILL, normalize=LAST, backend="reference"),
+            count,
+        ),
+        **(_torchvision(images) if peers else {}),
+        **(_kornia(images) if peers else {}),
+    }
+    return alternate(runs, rounds)
+
+
+def alternate(runs: dict[str, tuple[Run, int]], rounds: int) -> dict[str, float]:
+    """Return images a second by name: the median over rounds in which all take turns, several calls a turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    calls = dict.fromkeys(runs, 1)
+    for turn in range(rounds + 2):
+        for name, (run, images) in runs.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(calls[name]):
+                run()
+            torch.cuda.synchronize()
+            passed = (time.perf_counter() - start) / calls[name]
+            if turn == 1:  # the first round compiles; some 20 ms a turn, as calls overlap with the device
+                calls[name] = max(1, min(20, int(0.02 / passed)))
+            if turn > 1:
+                seconds[name].append(passed / images)
+    return {name: 1 / statistics.median(times) for name, times in seconds.items()}
+
+
+def _torchvision(images: torch.Tensor) -> dict[str, tuple[Run, int]]:
+    """Return RandAugment, crop, flip, erasing, mixup and normalisation, per sample (a part of the batch) and per batch."""
+    try:
+        from torchvision.transforms import v2
+    except ImportError:
+        return {}
+    side, few = images.shape[-1], 32
+    chain = v2.Compose(
+        [
+            v2.RandAugment(2, 9),
+            v2.RandomCrop(side, padding=side // 8, padding_mode="reflect"),
+            v2.RandomHorizontalFlip(),
+            v2.RandomErasing(1.0, (0.25, 0.25), (1.0, 1.0)),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(LAST.mean, LAST.std),
+        ]
+    )
+    mixing = v2.MixUp(num_classes=10)
+    labels = torch.zeros(len(images), dtype=torch.int64, device=images.device)
+
+    def finish(batch: torch.Tensor) -> torch.Tensor:
+        mixed, _ = mixing(batch, labels[: len(batch)])
+        return mixed.to(torch.bfloat16, memory_format=torch.channels_last)
+
+    return {
+        "torchvision v2, per sample": (lambda: finish(torch.stack([chain(image) for image in images[:few]])), few),
+        "torchvision v2, one draw a batch": (lambda: finish(chain(images)), len(images)),
+    }
+
+
+def _kornia(images: torch.Tensor) -> dict[str, tuple[Run, int]]:
+    """Return kornia's RandAugment, with the same steps after it, on a batch that it draws for."""
+    try:
+        import kornia.augmentation as K
+        from kornia.augmentation.auto import RandAugment
+    except ImportError:
+        return {}
+    side = images.shape[-1]
+    augment = RandAugment(2, 9)
+    chain = torch.nn.Sequential(
+        K.RandomCrop((side, side), padding=side // 8, padding_mode="reflect"),
+        K.RandomHorizontalFlip(),
+        K.RandomErasing((0.25, 0.25), (1.0, 1.0), p=1.0),
+        K.Normalize(torch.tensor(LAST.mean), torch.tensor(LAST.std)),
+    )
+
+    def run() -> torch.Tensor:
+        return chain(augment(images.float() / 255)).to(torch.bfloat16, memory_format=torch.channels_last)
+
+    return {"kornia, one draw a batch": (run, len(images))}
+
+
+def check_that_nothing_waits() -> str:
+    """Return "nothing waits", or what torch says of the call that does; only a first call may."""
+    for side, count in ((32, 512), (224, 32)):
+        images = draw_images(side, count).cuda()
+        plans = [draw_plan(count, defaults=True, seed=seed) for seed in range(4)]
+        plans += [uniform(3, transforms=tuple(TRANSFORMS))(count, rng=rng.generator(seed)) for seed in range(4)]
+        for last in (None, LAST):
+            for plan in plans:
+                apply(images, plan, fill=FILL, normalize=last)
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for last in (None, LAST):
+                for plan in plans:
+                    apply(images, plan, fill=FILL, normalize=last)
+        except RuntimeError as error:
+            return str(error)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return "nothing waits"
+
+
+def main() -> None:
+    """Run the parts asked for; print a table last, and write all of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("check", "sync", "speed", "all"), default="all")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds a figure is the median of, at least 5")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    options = parser.parse_args()
+    if options.rounds < 5:
+        parser.error("--rounds must be at least 5")
+    warnings.filterwarnings("ignore")
+    import triton
+
+    report: dict[str, object] = {
+        "device": torch.cuda.get_device_name(),
+        "versions": {"torch": torch.__version__, "triton": triton.__version__},
+        "rounds": options.rounds,
+    }
+    start = time.perf_counter()
+    parts = {
+        "check": ("numbers_differing_from_the_reference", count_differences),
+        "sync": ("sync_check", check_that_nothing_waits),
+        "speed": (
+            "images_per_second",
+            lambda: {
+                f"{side} px, {count} images": measure_speed(side, count, options.rounds, not options.no_peers)
+                for side, count in CASES
+            },
+        ),
+    }
+    for name, (key, work) in parts.items():
+        if options.part in (name, "all"):
+            report[key] = work()
+            print(f"{name} done after {time.perf_counter() - start:.0f} s", flush=True)
+            if options.out:  # after each part: what is done is kept if the next one fails
+                options.out.write_text(json.dumps(report, indent=2) + "\n")
+    print_report(report)
+
+
+def print_report(report: dict) -> None:
+    """Print the short table."""
+    print(f"\n{report['device']}, {report['versions']}")
+    for name, count in report.get("numbers_differing_from_the_reference", {}).items():
+        print(f"  {count:>9,} differ: {name}")
+    if "sync_check" in report:
+        print(f"  under set_sync_debug_mode('error'): {report['sync_check']}")
+    for case, speeds in report.get("images_per_second", {}).items():
+        count = int(case.split(", ")[1].split()[0])
+        print(case)
+        for name, value in speeds.items():
+            print(f"  {name:34} {value:>12,.0f} images/s {1000 * count / value:>10.3f} ms a batch")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Compile every Triton kernel for a Hopper GPU, which needs none, and look at what came out. Run by test_cuda.py."""
+
+import re
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from outspan.kernels.cuda import device
+
+BYTES = dict.fromkeys(("images", "work", "tables"), "*u8")
+INTEGERS = dict.fromkeys(("table", "order", "fill", "places"), "*i32")
+ONES = ("height", "width", "blocks")  # Triton makes an argument that is 1 a constant
+
+
+def compile_for_hopper(kernel: triton.JITFunction, constants: dict[str, int], number: str = "*u8") -> str:
+    """Return the PTX of a kernel for these constants; `number` is the type of what comes out."""
+    pointers = {**BYTES, **INTEGERS, "values": number, "out": number}
+    signature = {name: "constexpr" if name in constants else pointers.get(name, "i32") for name in kernel.arg_names}
+    source = ASTSource(kernel, signature, {(kernel.arg_names.index(name),): value for name, value in constants.items()})
+    options = {"num_warps": 4, "enable_fp_fusion": False}
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+
+
+def main() -> None:
+    """Compile for both numbers of channels, for images of one pixel, and for every kind of output."""
+    texts = []
+    for channels, block, ones in ((3, 1024, ()), (1, 512, ()), (3, 128, ONES)):
+        for kernel in (device._make_tables, device._do_step, device._resize):
+            constants = dict.fromkeys((name for name in ones if name in kernel.arg_names), 1)
+            texts.append(compile_for_hopper(kernel, {"CHANNELS": channels, "BLOCK": block, **constants}))
+        for number in ("*u8", "*i16"):
+            how = {"NORMALIZED": number != "*u8", "CHANNELS_LAST": number != "*u8"}
+            constants = dict.fromkeys(ones, 1)
+            texts.append(compile_for_hopper(device._finish, {"CHANNELS": channels, "BLOCK": block, **how, **constants}, number))
+    how = {"NORMALIZED": True, "CHANNELS_LAST": False}
+    texts.append(compile_for_hopper(device._finish, {"CHANNELS": 3, "BLOCK": 1024, **how}, "*i32"))
+    for text in texts:
+        assert not re.search(r"\bfma\.rn|\bdiv\.(full|approx)", text), "a blend would round once instead of twice"
+    print(f"{len(texts)} kernels")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""The Triton kernels beside Pillow and the reference: on a GPU where there is one, else under Triton's interpreter."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import make_images, run_on, seeds
+from outspan import TRANSFORMS, Normalize, Plan, apply, rng, uniform
+from outspan.kernels import cuda
+from outspan.kernels.cuda import tasks
+from pillow import apply_with_pillow
+
+pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="Triton is not installed")
+
+MOVING = ["rotate", "shear_x", "shear_y", "translate_x", "translate_y"]
+FILL = torch.zeros(3, dtype=torch.uint8)
+
+
+def rows_of(name: str, levels: list[float], batch: int = 3) -> Plan:
+    rows = len(levels)
+    return Plan.of(
+        [[name]] * rows,
+        levels=[[level] for level in levels],
+        places=rng.generator(0, "places", name).random((rows, 1, 4), dtype=np.float32).tolist(),
+        partners=[[(row + 1) % rows] for row in range(rows)],
+        source=[row % batch for row in range(rows)],
+    )
+
+
+def test_it_has_every_transform():
+    assert set(tasks.TRANSFORMS) == set(TRANSFORMS)
+    assert cuda.knows(tuple(TRANSFORMS))
+    assert not cuda.knows(("invert", "something_new"))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_every_transform_is_pillows(name, channels):
+    low, high = TRANSFORMS[name].levels
+    plan = rows_of(name, [high, low, 0.35, 0.77])
+    fill = [7, 8, 9][:channels]
+    for size in ((1, 1), (1, 7), (9, 13), (32, 32)):
+        images = make_images(5, 3, channels, *size)
+        assert torch.equal(run_on("cuda", images, plan, fill=fill), apply_with_pillow(images, plan, fill)), size
+
+
+def move_in_numpy(images: torch.Tensor, plan: Plan) -> np.ndarray:
+    """Walk as the kernel does, by the numbers that the host has made for it."""
+    packed = tasks.pack(plan, tuple(images.shape), FILL[:1], None, pin=False)
+    assert packed.tasks == len(plan.ops)
+    table = packed.buffer.numpy()[packed.table].reshape(-1, packed.tasks, 1, 1)
+    a0, a1, a2, a3, a4, a5, late_x, late_y = table[tasks.HEAD :]
+    height, width = images.shape[2:]
+    y, x = np.mgrid[:height, :width].astype(np.int32)
+    from_x = ((a2 + a1 * y + a0 * x) >> 16) + (x >= late_x)
+    from_y = ((a5 + a4 * y + a3 * x) >> 16) + (y >= late_y)
+    seen = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
+    row = plan.source.numpy().reshape(-1, 1, 1)
+    return np.where(seen, images.numpy()[row, 0, from_y.clip(0, height - 1), from_x.clip(0, width - 1)], 0)[:, None]
+
+
+@pytest.mark.parametrize("size", [(32, 32), (9, 13), (17, 224), (224, 17)])
+@pytest.mark.parametrize("name", MOVING)
+def test_every_level_in_hundredths_moves_as_the_reference_does(name, size):
+    """All of them under the interpreter would take minutes, but the numbers are the host's."""
+    low, high = (round(100 * level) for level in TRANSFORMS[name].levels)
+    plan = rows_of(name, [k / 100 for k in range(low, high + 1) if k])
+    images = make_images(6, 3, 1, *size)
+    assert np.array_equal(move_in_numpy(images, plan), apply(images, plan, backend="reference").numpy())
+
+
+@pytest.mark.parametrize("side", [31, 32, 33, 100, 129, 224])
+@pytest.mark.parametrize("name", ["translate_x", "translate_y"])
+def test_every_translation_by_a_near_integer_moves_as_the_reference_does(name, side):
+    """Positions that are sums of doubles round to integers here."""
+    levels = np.array([k / side * 3.2 for k in range(-32, 33) if k and abs(k) <= side], dtype=np.float32)
+    levels = np.concatenate([levels, np.nextafter(levels, np.float32(-9)), np.nextafter(levels, np.float32(9))])
+    plan = rows_of(name, levels[abs(levels) <= 3.2].tolist(), 1)
+    images = make_images(6, 1, 1, *((7, side) if name == "translate_x" else (side, 7)))
+    assert np.array_equal(move_in_numpy(images, plan), apply(images, plan, backend="reference").numpy())
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_levels_that_round_on_the_way_are_pillows(name):
+    levels = [sign * k / 100 for k in (1, 35, 45, 65, 95, 100, 300) for sign in (1, -1)]
+    images = make_images(7, 3, 1, 20, 20)
+    plan = rows_of(name, levels)
+    assert torch.equal(run_on("cuda", images, plan), apply_with_pillow(images, plan))
+
+
+def test_rounding_to_15_digits_is_pythons():
+    values = np.cos(rng.generator(0, "angles").random(20_000) * 7)
+    values = np.concatenate([values, np.round(values, 3), [0.0, 1.0, -1.0, 0.5, 6.123233995736766e-17]])
+    assert tasks._round_15(values).tolist() == [round(value, 15) for value in values.tolist()]
+
+
+@settings(max_examples=20)
+@given(
+    size=st.sampled_from([(1, 1), (2, 3), (9, 13), (32, 32), (40, 30)]),
+    channels=st.sampled_from([1, 3]),
+    seed=seeds,
+    images=st.integers(1, 3),
+    candidates=st.integers(1, 2),
+    depth=st.integers(0, 5),
+)
+def test_compositions_are_pillows(size, channels, seed, images, candidates, depth):
+    pixels = make_images(seed, images, channels, *size)
+    propose = uniform(depth, transforms=tuple(TRANSFORMS), probability=0.8)
+    plan = propose(images, rng=rng.generator(seed, "plan"), candidates=candidates)
+    assert torch.equal(run_on("cuda", pixels, plan), apply_with_pillow(pixels, plan))
+
+
+@settings(max_examples=8)
+@given(seed=seeds)
+def test_chains_of_mixing_are_pillows(seed):
+    """Helper rows, partners that mix too, outputs that come twice: no row may be overwritten while another reads it."""
+    pixels = make_images(seed, 3, 3, 6, 11)
+    propose = uniform(5, transforms=("mixup", "cutmix", "invert", "rotate"), probability=0.8, replacement=True)
+    plan = propose(3, rng=rng.generator(seed, "plan"), candidates=3)
+    chosen = rng.generator(seed, "rows").integers(0, 9, 5).tolist()
+    assert torch.equal(run_on("cuda", pixels, plan[chosen]), apply_with_pillow(pixels, plan)[chosen])
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_normalised_outputs_are_the_references(dtype, channels_last):
+    for channels, size in ((1, (5, 7)), (3, (5, 7)), (3, (32, 32))):
+        images = make_images(8, 2, channels, *size)
+        plan = Plan.of([["invert"], [], ["blur"]], source=[1, 0, 1], out=[2, 1, 0, 2])
+        last = Normalize((0.4, 0.5, 0.6)[:channels], (0.2, 0.3, 0.25)[:channels], dtype, channels_last)
+        out = torch.full((4, channels, *size), torch.nan, dtype=dtype).contiguous(memory_format=last.layout)
+        assert run_on("cuda", images, plan, normalize=last, out=out) is out
+        assert torch.equal(out, apply(images, plan, normalize=last, backend="reference"))
+        assert out.is_contiguous(memory_format=last.layout)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 1), (5, 31)])
+def test_it_reads_and_writes_nothing_beyond_its_images(size):
+    """The batch and the output lie between poison."""
+    count = 3 * size[0] * size[1]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    memory = torch.full((count + 256,), 255, dtype=torch.uint8, device=device)
+    images = memory[128 : 128 + count].view(1, 3, *size)
+    images.zero_()
+    room = torch.full((3, 2 * count), 77, dtype=torch.uint8, device=device)
+    out = room[1].view(2, 3, *size)
+    for name, transform in TRANSFORMS.items():
+        if name in ("invert", "solarize", "mixup", "cutmix"):
+            continue
+        plan = Plan.of([[name]] * 2, levels=[[transform.limit], [-0.5 if transform.signed else 0.25]], source=[0, 0])
+        assert not apply(images, plan, out=out, backend="cuda").any(), name
+        assert (room[::2] == 77).all(), name
+
+
+def test_a_row_that_is_left_alone_is_not_a_task():
+    names = ("identity", "color", "blur", "rotate", "mixup", "invert")
+    plan = Plan.of([[*names]], levels=[[0.5, 0.5, 0, 0, 0, 0]])
+    grey, color = ((1, channels, 4, 4) for channels in (1, 3))
+    assert tasks.pack(plan, grey, FILL[:1], None, pin=False).tasks == 1
+    assert tasks.pack(plan, color, FILL, None, pin=False).steps == [(0, 0, 0), (1, 0, 0), *[(0, 0, 0)] * 3, (1, 0, 0)]
+
+
+def test_images_beyond_fixed_point_are_left_to_the_reference():
+    plan = Plan.of([["invert"]])
+    assert tasks.pack(plan, (1, 1, 1, tasks.LARGEST_SIDE), FILL[:1], None, pin=False) is not None
+    assert tasks.pack(plan, (1, 1, 1, tasks.LARGEST_SIDE + 1), FILL[:1], None, pin=False) is None
+
+
+def test_every_part_of_the_buffer_is_aligned():
+    """Triton would compile again for a pointer that is not a multiple of 16 bytes."""
+    last = Normalize((0.5,), (0.5,), torch.bfloat16)
+    for rows in range(1, 6):
+        plan = Plan.of([["invert", "rotate"]] * rows, levels=[[0, 0.5]] * rows, source=[0] * rows, out=[0] * 3)
+        packed = tasks.pack(plan, (1, 1, 4, 4), FILL[:1], last, pin=False)
+        assert not any(part.start % 4 for part in (packed.values, packed.fill, packed.table, packed.order, packed.places))
+
+
+def test_it_needs_a_gpu_and_triton(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    images, plan = make_images(0, 1, 3, 4, 4), Plan.of([["invert"]])
+    with pytest.raises(ValueError, match="backend 'cuda' needs images on a GPU, got cpu"):
+        apply(images, plan, backend="cuda")
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="backend 'cuda' needs Triton, which is not installed"):
+        apply(images, plan, backend="cuda")
+
+
+def test_a_transform_that_it_lacks_is_refused(monkeypatch):
+    monkeypatch.setattr(cuda, "knows", lambda names: "invert" not in names)
+    with pytest.raises(ValueError, match="backend 'cuda' has no 'invert'"):
+        run_on("cuda", make_images(0, 1, 3, 4, 4), Plan.of([["invert"]]))
+
+
+def test_every_kernel_compiles_for_a_gpu_and_fuses_no_product_with_a_sum():
+    """The interpreter has numpy's types and would let pass what the compiler refuses. No GPU is needed for that."""
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    script = Path(__file__).with_name("compile_cuda.py")
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "16 kernels" in done.stdout

@@ -57,10 +57,11 @@ def count_differences() -> dict[str, int]:
         everything = uniform(3, transforms=tuple(TRANSFORMS), probability=0.9)(count, rng=rng.generator(1, "all", side))
         cases = {
             "any 3 of all": (images, everything, None),
-            "any 3 of all, grey": (images[:, :1].contiguous(), everything, None),
-            "2 and defaults": (images, draw_plan(count, defaults=True), None),
-            "2 and defaults, normalised": (images, draw_plan(count, defaults=True, seed=1), LAST),
+            "2 and defaults, normalised": (images, draw_plan(count, defaults=True), LAST),
         }
+        if side == 32:  # the reference takes long at 224
+            cases["any 3 of all, grey"] = (images[:, :1].contiguous(), everything, None)
+            cases["2 and defaults"] = (images, draw_plan(count, defaults=True, seed=1), None)
         for name, (pixels, plan, last) in cases.items():
             fill = FILL[: pixels.shape[1]]
             here = apply(pixels.cuda(), plan, fill=fill, normalize=last, backend="cuda").cpu()

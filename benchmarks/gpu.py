@@ -1,7 +1,8 @@
-"""Plans on a GPU: the bytes against the reference on the CPU, images a second beside peers, and that nothing waits.
+"""On a GPU: the bytes against the reference on the CPU, images a second beside peers, what a training step costs by policy,
+that nothing waits, and that a run resumes to the bit.
 
     PYTHONPATH=src python3 benchmarks/gpu.py --out results/transforms-gpu.json      # outspan need not be installed
-    PYTHONPATH=src python3 benchmarks/gpu.py --part check                           # or sync, or speed
+    PYTHONPATH=src python3 benchmarks/gpu.py --part check                           # or sync, speed, steps, resume
 
 One process; the contestants take turns within every round; the figure is the median round. Peers draw and apply on
 bytes that are already on the GPU, per sample, which is the only way they give every image its own transforms, and per
@@ -18,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from gpu_steps import check_that_steps_do_not_wait, count_resumed, measure_steps, seed_changes_the_result
+from machine import machine
 
 from outspan import TRANSFORMS, Normalize, Plan, Step, apply, rng, sequence, uniform
 from outspan.kernels.cuda import tasks
@@ -203,25 +206,20 @@ def check_that_nothing_waits() -> str:
 def main() -> None:
     """Run the parts asked for; print a table last, and write all of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("check", "sync", "speed", "all"), default="all")
+    parser.add_argument("--part", choices=("check", "sync", "speed", "steps", "resume", "all"), default="all")
     parser.add_argument("--rounds", type=int, default=7, help="rounds a figure is the median of, at least 5")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="compile the models of the training steps")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     options = parser.parse_args()
     if options.rounds < 5:
         parser.error("--rounds must be at least 5")
     warnings.filterwarnings("ignore")
-    import triton
-
-    report: dict[str, object] = {
-        "device": torch.cuda.get_device_name(),
-        "versions": {"torch": torch.__version__, "triton": triton.__version__},
-        "rounds": options.rounds,
-    }
+    report: dict[str, object] = {"machine": machine("triton", "torchvision", "kornia"), "rounds": options.rounds}
     start = time.perf_counter()
     parts = {
         "check": ("numbers_differing_from_the_reference", count_differences),
-        "sync": ("sync_check", check_that_nothing_waits),
+        "sync": ("sync_check", lambda: {"apply": check_that_nothing_waits(), "steps": check_that_steps_do_not_wait()}),
         "speed": (
             "images_per_second",
             lambda: {
@@ -229,6 +227,14 @@ def main() -> None:
                 for side, count in CASES
             },
         ),
+        "steps": (
+            "ms_a_step" + ("_compiled" if options.compile else ""),
+            lambda: {
+                f"{model}, batch {batch}": measure_steps(model, batch, options.rounds, options.compile)
+                for model, batch in (("wide_resnet-28-2", 512), ("wide_resnet-28-10", 128))
+            },
+        ),
+        "resume": ("resumed_to_the_bit", lambda: {"stops": count_resumed(), "another_seed_differs": seed_changes_the_result()}),
     }
     for name, (key, work) in parts.items():
         if options.part in (name, "all"):
@@ -241,16 +247,22 @@ def main() -> None:
 
 def print_report(report: dict) -> None:
     """Print the short table."""
-    print(f"\n{report['device']}, {report['versions']}")
+    print(f"\n{report['machine']}")
     for name, count in report.get("numbers_differing_from_the_reference", {}).items():
         print(f"  {count:>9,} differ: {name}")
-    if "sync_check" in report:
-        print(f"  under set_sync_debug_mode('error'): {report['sync_check']}")
+    for key in ("sync_check", "resumed_to_the_bit"):
+        if key in report:
+            print(f"  {key}: {report[key]}")
     for case, speeds in report.get("images_per_second", {}).items():
         count = int(case.split(", ")[1].split()[0])
         print(case)
         for name, value in speeds.items():
             print(f"  {name:34} {value:>12,.0f} images/s {1000 * count / value:>10.3f} ms a batch")
+    for key in ("ms_a_step", "ms_a_step_compiled"):
+        for case, steps in report.get(key, {}).items():
+            print(f"{case}, {key}")
+            for name, value in steps.items():
+                print(f"  {name:34} {value:>8.2f} ms {value / steps['none']:>6.2f} of none")
 
 
 if __name__ == "__main__":

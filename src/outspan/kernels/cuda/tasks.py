@@ -97,7 +97,7 @@ def _rotate(degrees: Doubles, place: Doubles, size: Size) -> Numbers:
     turn = degrees % 360.0
     angle = (-(turn * (math.pi / 180.0))).tolist()
     # numpy's own cosine may differ from the C library's, hence from Pillow's, in the last bit.
-    a, b = (_round_15(np.fromiter(map(f, angle), np.float64, len(angle))) for f in (math.cos, math.sin))
+    a, b = _round_15(np.array([list(map(math.cos, angle)), list(map(math.sin, angle))]))
     x, y = size.width / 2, size.height / 2
     numbers = _fixed(a, b, a * -x + b * -y + x, -b, a, -b * -x + a * -y + y)
     if size.height == size.width:  # Pillow transposes instead of walking the grid
@@ -208,8 +208,7 @@ class _Meaning:
 
     transforms: list[Transform]
     kinds: list[Kind]  # shorter: of those that change something
-    rank: NDArray[np.uint8]  # the place of each op; of -1 the one beyond
-    always: NDArray[np.bool_]  # whether an op acts at level 0 too
+    rank: NDArray[np.uint8]  # the place of op -1, which is beyond all, 0, 1, …; then again, at level 0
     low: NDArray[np.float32]
     high: NDArray[np.float32]
     rest: Doubles
@@ -223,13 +222,13 @@ def _mean(names: tuple[str, ...], size: Size) -> _Meaning:
     ranked = sorted(range(len(kinds)), key=lambda op: math.inf if (kind := kinds[op]) is None else kind.kind)
     transforms = [find(names[op]) for op in ranked]
     active = [kind for op in ranked if (kind := kinds[op]) is not None]
-    rank = np.empty(len(names) + 1, dtype=np.min_scalar_type(len(names)))
-    rank[[*ranked, -1]] = np.arange(len(rank))
+    nothing = len(names)
+    place = [ranked.index(op) for op in range(nothing)]
+    at_0 = [nothing if find(name).graded else rank for name, rank in zip(names, place, strict=True)]
     return _Meaning(
         transforms,
         active,
-        rank,
-        np.array([not find(name).graded for name in names] + [True]),
+        np.array([nothing, *place, nothing, *at_0], dtype=np.min_scalar_type(nothing)),
         np.array([transform.levels[0] for transform in transforms], dtype=np.float32),
         np.array([transform.levels[1] for transform in transforms], dtype=np.float32),
         np.array([transform.rest for transform in transforms]),
@@ -254,6 +253,7 @@ class _Tasks:
     step: NDArray[np.int64]
     row: NDArray[np.int64]
     magnitude: Doubles
+    acts: NDArray[np.bool_]  # [steps, rows]
     slots: NDArray[np.int32]  # [steps + 1, rows], before each step and at the end
 
 
@@ -292,15 +292,15 @@ def _is_valid(plan: Plan, batch: int) -> bool:
 
 def _choose(plan: Plan, meaning: _Meaning) -> _Tasks | None:
     """Return the tasks, sorted by transform, and within each by step and row; None at a level out of range."""
-    rows, steps = plan.ops.shape
-    ops, levels = plan.ops.numpy().T, plan.levels.numpy().T
+    rows = len(plan.ops)
+    levels = np.ascontiguousarray(plan.levels.numpy().T)
     nothing, active = len(meaning.transforms), len(meaning.kinds)
-    keys = np.where((levels != 0) | meaning.always[ops], meaning.rank[ops], meaning.rank.dtype.type(nothing))
+    keys = meaning.rank.take(plan.ops.numpy().T + 1 + (levels == 0) * np.intp(nothing + 1))
     counts = np.bincount(keys.reshape(-1), minlength=nothing + 1)[:nothing]
     entries = np.argsort(keys, axis=None, kind="stable")[: counts.sum()]
-    step = entries // max(rows, 1)
+    step = (entries.astype(np.int32) // np.int32(max(rows, 1))).astype(np.intp)  # rows * steps is far below 2^31
     row = entries - step * rows
-    level = plan.levels.numpy().reshape(-1).take(row * steps + step)
+    level = levels.reshape(-1).take(entries)
     there = np.flatnonzero(counts)
     if there.size:
         starts = (counts.cumsum() - counts)[there]
@@ -310,7 +310,8 @@ def _choose(plan: Plan, meaning: _Meaning) -> _Tasks | None:
     counts = counts[:active]
     some = slice(counts.sum())
     magnitude = np.repeat(meaning.rest[:active], counts) + np.repeat(meaning.span[:active], counts) * level[some]
-    return _Tasks(counts, entries[some], step[some], row[some], magnitude, _find_slots(plan.source.numpy(), keys < active))
+    acts = keys < active
+    return _Tasks(counts, entries[some], step[some], row[some], magnitude, acts, _find_slots(plan.source.numpy(), acts))
 
 
 def _find_slots(source: NDArray[np.int64], acts: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -356,12 +357,13 @@ def _lay_out(plan: Plan, meaning: _Meaning, tasks: _Tasks, normalize: Normalize 
         slices.append(slice(start, start + length))
         start += -(-length // 4) * 4  # 16 bytes: Triton compiles again for a pointer that is aligned otherwise
     look_ups, resizes = (int(tasks.counts[meaning.kind == kind].sum()) for kind in (LOOK_UP, RESIZE))
-    parts = tasks.step, tasks.step[:look_ups], tasks.step[count - resizes :]  # sorted by kind
-    per_step = zip(*(np.bincount(part, minlength=steps).tolist() for part in parts), strict=True)
+    parts = tasks.step[:look_ups], tasks.step[count - resizes :]  # the tasks are sorted by kind
+    per_step = np.count_nonzero(tasks.acts, axis=1), *(np.bincount(part, minlength=steps) for part in parts)
     # Pinned, so that the copy does not wait; torch keeps the memory until it is over.
     buffer = torch.empty(start, dtype=torch.int32, pin_memory=pin)
     values, fill, table, order, places = slices
-    return Packed(buffer, values, fill, table, order, places, 2 * rows, count, look_ups, list(per_step))
+    counts = list(zip(*(part.tolist() for part in per_step), strict=True))
+    return Packed(buffer, values, fill, table, order, places, 2 * rows, count, look_ups, counts)
 
 
 def _lies_within(numbers: NDArray[Any], stop: int) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gpu_steps import check_that_steps_do_not_wait, count_resumed, measure_steps, seed_changes_the_result
+from gpu_steps import check_that_steps_do_not_wait, count_resumed, end_alike, measure_steps
 from machine import machine
 
 from outspan import TRANSFORMS, Normalize, Plan, Step, apply, rng, sequence, uniform
@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("check", "sync", "speed", "steps", "resume", "all"), default="all")
     parser.add_argument("--rounds", type=int, default=7, help="rounds a figure is the median of, at least 5")
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--compile", action="store_true", help="compile the models of the training steps")
+    parser.add_argument("--how", choices=("graphs", "plain", "compiled"), default="graphs", help="of the training steps")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     options = parser.parse_args()
     if options.rounds < 5:
@@ -228,13 +228,13 @@ def main() -> None:
             },
         ),
         "steps": (
-            "ms_a_step" + ("_compiled" if options.compile else ""),
+            f"ms_a_step, {options.how}",
             lambda: {
-                f"{model}, batch {batch}": measure_steps(model, batch, options.rounds, options.compile)
+                f"{model}, batch {batch}": measure_steps(model, batch, options.rounds, options.how)
                 for model, batch in (("wide_resnet-28-2", 512), ("wide_resnet-28-10", 128))
             },
         ),
-        "resume": ("resumed_to_the_bit", lambda: {"stops": count_resumed(), "another_seed_differs": seed_changes_the_result()}),
+        "resume": ("resumed_to_the_bit", lambda: {"stops": count_resumed(), **end_alike()}),
     }
     for name, (key, work) in parts.items():
         if options.part in (name, "all"):
@@ -258,8 +258,8 @@ def print_report(report: dict) -> None:
         print(case)
         for name, value in speeds.items():
             print(f"  {name:34} {value:>12,.0f} images/s {1000 * count / value:>10.3f} ms a batch")
-    for key in ("ms_a_step", "ms_a_step_compiled"):
-        for case, steps in report.get(key, {}).items():
+    for key in (key for key in report if key.startswith("ms_a_step")):
+        for case, steps in report[key].items():
             print(f"{case}, {key}")
             for name, value in steps.items():
                 print(f"  {name:34} {value:>8.2f} ms {value / steps['none']:>6.2f} of none")

@@ -16,6 +16,7 @@ from outspan.policies.named import build_policy
 from outspan.policies.plain import draw, execute
 from outspan.policies.uncertain import Uncertain, evaluating
 from outspan.train import Stopped, checkpoint
+from outspan.train.graphs import Learner, Replayed
 from outspan.train.loop import _settings, _start, _step, train
 from outspan.transforms.normalize import Normalize
 
@@ -37,7 +38,7 @@ def random_data(count: int) -> Data:
     return Data("cifar10", Split(images, labels), Split(images[:100], labels[:100]), tuple("0123456789"))
 
 
-def measure_steps(model: str, batch: int, rounds: int, compile: bool) -> dict[str, float]:
+def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, float]:
     """Return milliseconds a step by policy, and of Algorithm 1's augmentation and scoring alone."""
     data = random_data(batch)
     images, labels = data.train.images.to(GPU), data.train.labels.to(GPU)
@@ -45,10 +46,11 @@ def measure_steps(model: str, batch: int, rounds: int, compile: bool) -> dict[st
     for name, values in POLICIES.items():
         recipe = Recipe(data="cifar10", model=model, batch=batch, defaults="cifar", **values)
         state = _start(recipe, data, GPU)
-        net = torch.compile(state.model) if compile else state.model
+        learn = Learner(torch.compile(state.model) if how == "compiled" else state.model, 0.0, graphs=how == "graphs")
+        net = Replayed(state.model) if how == "graphs" else learn.model
         policy = build_policy(recipe, net, data, LAST)
         net.train()
-        runs[name] = lambda step, s=state, n=net, r=recipe, p=policy: _step(s, n, r, p(images, labels, step=step), 0.01)
+        runs[name] = lambda step, s=state, f=learn, r=recipe, p=policy: _step(s, f, r, p(images, labels, step=step), 0.01)
         if isinstance(policy, Uncertain):
             runs[f"{name}: augmenting"] = lambda step, p=policy: augment(p, images, step)
             pixels = augment(policy, images, 0)
@@ -86,15 +88,16 @@ def check_that_steps_do_not_wait() -> str:
     for name, values in {**POLICIES, "proportional": {"policy": "uncertain", "select": "proportional"}}.items():
         recipe = Recipe(data="cifar10", model="wide_resnet-16-4", defaults="cifar", **values)
         state = _start(recipe, data, GPU)
-        policy = build_policy(recipe, state.model, data, LAST)
-        state.model.train()
+        learn, net = Learner(state.model, 0.0, graphs=True), Replayed(state.model)
+        policy = build_policy(recipe, net, data, LAST)
+        net.train()
         for step in range(4):
-            _step(state, state.model, recipe, policy(images, labels, step=step), 0.01)
+            _step(state, learn, recipe, policy(images, labels, step=step), 0.01)
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
             for step in range(4, 8):
-                _step(state, state.model, recipe, policy(images, labels, step=step), 0.01)
+                _step(state, learn, recipe, policy(images, labels, step=step), 0.01)
         except RuntimeError as error:
             return f"{name}: {error}"
         finally:
@@ -125,13 +128,19 @@ def count_resumed(stops: int = 10) -> str:
     return f"{same}/{stops}"
 
 
-def seed_changes_the_result() -> bool:
-    """Return whether another seed ends otherwise, without which the figure above would say nothing."""
-    data = random_data(256)
-    recipe = Recipe(data="cifar10", model="wide_resnet-16-4", policy="uncertain", epochs=1, batch=128)
+def end_alike() -> dict[str, bool]:
+    """Return whether recording changes nothing and another seed does, without which the figure above would say little."""
+    data = random_data(1000)
+    recipe = Recipe(data="cifar10", model="wide_resnet-16-4", policy="uncertain", epochs=2, batch=128)
     with tempfile.TemporaryDirectory() as folder:
-        losses = [
-            train(replace(recipe, seed=seed), out=Path(folder) / str(seed), device=GPU, data=data, deterministic=True).loss
-            for seed in range(2)
-        ]
-    return losses[0] != losses[1]
+
+        def losses(name: str, **options: bool) -> list[float]:
+            made = replace(recipe, seed=int(name == "other"))
+            run = train(made, out=Path(folder) / name, device=GPU, data=data, deterministic=True, **options)
+            return [row["train_loss"] for row in run.metrics]
+
+        first = losses("recorded")
+        return {
+            "without graphs the same": losses("plain", graphs=False) == first,
+            "another seed differs": losses("other") != first,
+        }

@@ -20,6 +20,7 @@ from outspan import models, rng, soft_cross_entropy
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.policies.named import build_policy
+from outspan.train.graphs import Learner
 from outspan.train.loop import _start, _step, _Unread, lr_at
 from outspan.transforms.normalize import Normalize
 
@@ -40,12 +41,13 @@ def main() -> None:
         made = replace(recipe, policy=policy, transforms="geometric")
         state = _start(made, data, torch.device("cpu"))
         act = build_policy(made, state.model, data, last)
+        learn = Learner(state.model, 0.0, graphs=False)
         unread = _Unread(made.depth, torch.device("cpu"))
         order = rng.generator(0, "order", 0).permutation(len(data.train))
         for step in range(steps):
             rows = torch.from_numpy(order[step * recipe.batch : (step + 1) * recipe.batch])
             batch = act(data.train.images[rows], data.train.labels[rows], step=step)
-            unread.add(state, _step(state, state.model, made, batch, lr_at(made, step, steps)), batch)
+            unread.add(state, _step(state, learn, made, batch, lr_at(made, step, steps)), batch)
             state.step += 1
 
     def bare() -> None:

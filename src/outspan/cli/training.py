@@ -23,6 +23,7 @@ def train_command(
     policy: Annotated[str | None, typer.Option(help="none, baseline, random, uncertain, randaugment, …")] = None,
     changes: _Set = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model first (torch.compile).")] = False,
+    graphs: Annotated[bool, typer.Option(help="On a GPU, record the launches of a step and replay them.")] = True,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits on a GPU, too, more slowly.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events beside metrics.jsonl.")] = False,
 ) -> None:
@@ -41,6 +42,7 @@ def train_command(
             out=out,
             device=_device(),
             compile=compile,
+            graphs=graphs,
             deterministic=deterministic,
             tensorboard=tensorboard,
             on_step=on_step,

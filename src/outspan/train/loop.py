@@ -20,8 +20,9 @@ from outspan.data.splits import Files, Split
 from outspan.files import write_lines
 from outspan.plan import Plan
 from outspan.policies.named import build_policy
-from outspan.policies.plain import Batch, soft_cross_entropy
+from outspan.policies.plain import Batch
 from outspan.train import Stopped, checkpoint, compositions
+from outspan.train.graphs import Learner, Replayed
 from outspan.transforms.normalize import Normalize
 
 
@@ -59,11 +60,13 @@ class _State:
     def meta(self) -> dict[str, Any]:
         return {"seconds": self.seconds, "losses": self.losses, "chosen": self.chosen, "metrics": self.metrics}
 
+    @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
         for name, parameter in self.model.named_parameters():
             if f"momentum.{name}" in tensors:
-                self.optimizer.state[parameter]["momentum_buffer"] = tensors[f"momentum.{name}"].to(parameter.device)
+                buffer = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])  # laid out as the parameter is
+                self.optimizer.state[parameter]["momentum_buffer"] = buffer
         self.step, self.seconds = meta["step"], meta["seconds"]
         self.losses, self.chosen, self.metrics = meta["losses"], meta["chosen"], meta["metrics"]
 
@@ -102,6 +105,7 @@ def train(
     device: str | torch.device = "cpu",
     data: Data | None = None,
     compile: bool = False,
+    graphs: bool = True,
     deterministic: bool = False,
     tensorboard: bool = False,
     save_every: float = 30.0,
@@ -110,11 +114,15 @@ def train(
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
 
     It saves itself at the end of an epoch, if `save_every` seconds have passed since it did, and at its own end.
-    `deterministic` makes a GPU end to the bit the same, too, more slowly. `on_step` is called after every step with what
+    On a GPU `graphs` records the launches of a step and replays them, unless the model is compiled; `deterministic` makes
+    it end to the bit the same, too, more slowly. `on_step` is called after every step with what
     a progress bar shows; where it returns True the run saves and stops.
     """
     with _settings(deterministic):
-        run = _Run(recipe, out, torch.device(device), data, {"compiled": compile, "deterministic": deterministic})
+        device = torch.device(device)
+        setting = {"compiled": compile, "deterministic": deterministic}
+        setting["graphs"] = graphs and device.type == "cuda" and not compile
+        run = _Run(recipe, out, device, data, setting)
         return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
 
 
@@ -138,8 +146,9 @@ class _Run:
         if found is not None:
             _same_run(recipe, self.about, self.setting, found[1], out)
             self.state.restore(*found)
-        self.model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
-        self.policy = build_policy(recipe, self.model, self.data, self.last)
+        model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
+        self.learn = Learner(model, recipe.label_smoothing, graphs=setting["graphs"])
+        self.policy = build_policy(recipe, Replayed(model) if setting["graphs"] else model, self.data, self.last)
         self.unread = _Unread(recipe.depth, device)
         self.epoch_steps = -(-len(split) // recipe.batch)
         self.steps = recipe.epochs * self.epoch_steps
@@ -151,11 +160,11 @@ class _Run:
         state, recipe = self.state, self.recipe
         while state.step < self.steps:
             epoch, at = divmod(state.step, self.epoch_steps)
-            self.model.train()
+            self.learn.model.train()
             order = torch.from_numpy(rng.generator(recipe.seed, "order", epoch).permutation(len(self.split)))
             for images, labels in self.split.batches(order.split(recipe.batch)[at:], self.device):
                 batch = self.policy(images, labels, step=state.step)
-                loss = _step(state, self.model, recipe, batch, lr_at(recipe, state.step, self.steps))
+                loss = _step(state, self.learn, recipe, batch, lr_at(recipe, state.step, self.steps))
                 state.step += 1
                 self.unread.add(state, loss, batch)
                 if state.step == (epoch + 1) * self.epoch_steps:
@@ -231,24 +240,15 @@ def _start(recipe: Recipe, data: Data, device: torch.device) -> _State:
     return _State(model, optimizer)
 
 
-def _step(state: _State, model: nn.Module, recipe: Recipe, batch: Batch, lr: float) -> Tensor:
-    optimizer = state.optimizer
-    for group in optimizer.param_groups:
+def _step(state: _State, learn: Learner, recipe: Recipe, batch: Batch, lr: float) -> Tensor:
+    for group in state.optimizer.param_groups:
         group["lr"] = lr
-    on_gpu = batch.images.device.type == "cuda"
-    _seed(rng.derive(recipe.seed, "model", state.step), on_gpu)
-    with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=on_gpu):
-        logits = model(batch.images)
-    targets = batch.targets
-    if recipe.label_smoothing:
-        targets = (1 - recipe.label_smoothing) * targets + recipe.label_smoothing / targets.shape[1]
-    loss = soft_cross_entropy(logits.float(), targets)
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    _seed(rng.derive(recipe.seed, "model", state.step), batch.images.is_cuda)
+    loss = learn(batch.images, batch.targets)
     if recipe.clip:
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-    optimizer.step()
-    return loss.detach()
+        nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
+    state.optimizer.step()
+    return loss
 
 
 def _seed(seed: int, on_gpu: bool) -> None:

@@ -26,6 +26,7 @@ from outspan import TRANSFORMS, Normalize, Plan, Step, apply, rng, sequence, uni
 from outspan.kernels.cuda import tasks
 
 CASES = ((32, 4096), (32, 512), (224, 256))  # side, images in a batch
+STEPS = {"wide_resnet-28-2": 512, "wide_resnet-28-10": 128}  # model: batch
 LAST = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16, channels_last=True)
 FILL = (125, 123, 114)
 DEFAULTS = sequence(
@@ -209,7 +210,10 @@ def main() -> None:
     parser.add_argument("--part", choices=("check", "sync", "speed", "steps", "resume", "all"), default="all")
     parser.add_argument("--rounds", type=int, default=7, help="rounds a figure is the median of, at least 5")
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--how", choices=("graphs", "plain", "compiled"), default="graphs", help="of the training steps")
+    parser.add_argument(
+        "--how", choices=("graphs", "plain", "compiled", "compiled graphs"), default="graphs", help="of the training steps"
+    )
+    parser.add_argument("--models", nargs="+", default=list(STEPS), help="of the training steps")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     options = parser.parse_args()
     if options.rounds < 5:
@@ -231,7 +235,8 @@ def main() -> None:
             f"ms_a_step, {options.how}",
             lambda: {
                 f"{model}, batch {batch}": measure_steps(model, batch, options.rounds, options.how)
-                for model, batch in (("wide_resnet-28-2", 512), ("wide_resnet-28-10", 128))
+                for model, batch in STEPS.items()
+                if model in options.models
             },
         ),
         "resume": ("resumed_to_the_bit", lambda: {"stops": count_resumed(), **end_alike()}),

@@ -46,8 +46,8 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
     for name, values in POLICIES.items():
         recipe = Recipe(data="cifar10", model=model, batch=batch, defaults="cifar", **values)
         state = _start(recipe, data, GPU)
-        learn = Learner(torch.compile(state.model) if how == "compiled" else state.model, 0.0, graphs=how == "graphs")
-        net = Replayed(state.model) if how == "graphs" else learn.model
+        learn = Learner(torch.compile(state.model) if "compiled" in how else state.model, 0.0, graphs="graphs" in how)
+        net = Replayed(learn.model) if "graphs" in how else learn.model
         policy = build_policy(recipe, net, data, LAST)
         net.train()
         runs[name] = lambda step, s=state, f=learn, r=recipe, p=policy: _step(s, f, r, p(images, labels, step=step), 0.01)

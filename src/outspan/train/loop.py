@@ -114,14 +114,14 @@ def train(
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
 
     It saves itself at the end of an epoch, if `save_every` seconds have passed since it did, and at its own end.
-    On a GPU `graphs` records the launches of a step and replays them, unless the model is compiled; `deterministic` makes
-    it end to the bit the same, too, more slowly. `on_step` is called after every step with what
+    On a GPU `graphs` records the launches of a step and replays them, and `deterministic` makes it end to the bit the same,
+    more slowly. `on_step` is called after every step with what
     a progress bar shows; where it returns True the run saves and stops.
     """
     with _settings(deterministic):
         device = torch.device(device)
         setting = {"compiled": compile, "deterministic": deterministic}
-        setting["graphs"] = graphs and device.type == "cuda" and not compile
+        setting["graphs"] = graphs and device.type == "cuda"
         run = _Run(recipe, out, device, data, setting)
         return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
 

@@ -10,7 +10,7 @@ demo: .venv/ready  ## the main job on embedded digits: three policies, three see
 	$(BIN)/outspan compare recipes/digits.toml --policies none,random,uncertain --seeds 3 -o demo
 
 test: .venv/ready  ## the whole suite
-	$(BIN)/python -m pytest -n auto
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker a core: numpy's own threads would wait for one another
 
 lint: .venv/ready  ## style and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyright

@@ -1,0 +1,382 @@
+"""Every result of Section 3 and Appendix A of arXiv:2005.00695, as printed and as repaired, with its conditions.
+
+A `Statement` is what a result says of one case: what is printed, what holds, and which of its conditions are met. The
+repaired side is exact wherever `exact` is true, else a bound. "Held" means that the penalty n lam stays as it is when rows
+are added; the paper lets it grow to (n + 1) lam in Theorem 1 and holds it in Theorem 2.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from outspan.shapes import Float64
+from outspan.theory.minnorm import rank, smallest_singular
+from outspan.theory.rows import Rows, check, is_label_invariant, join, mixed, projected, summed, transformed
+
+Claim = Literal["≥", "=", "→"]  # a lower bound, an equality, an equality in the limit of many samples
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Y = X beta + noise of deviation sigma, and the ridge parameter lam."""
+
+    X: Float64[np.ndarray, "n p"]
+    beta: Float64[np.ndarray, " p"]
+    lam: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        check(self.X, self.beta, self.sigma)
+        if not 0 < self.lam < np.inf:
+            raise ValueError(f"lam must be above 0 for ridge, got {self.lam}")
+
+    @property
+    def n(self) -> int:
+        """How many samples there are."""
+        return len(self.X)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a result says of a case."""
+
+    claim: Claim
+    printed: float
+    repaired: float
+    conditions: Mapping[str, bool]
+    exact: bool = True  # whether the repaired side is an equality
+
+    @property
+    def met(self) -> bool:
+        """Whether every condition is."""
+        return all(self.conditions.values())
+
+
+# Label-invariant transforms
+
+
+def outside_gain(
+    z: Float64[np.ndarray, "k p"], beta: Float64[np.ndarray, " p"], penalty: float, wrong: float | np.ndarray = 0.0
+) -> Float64[np.ndarray, " k"]:
+    """Return by how much each row z outside the span lowers the bias, at a held penalty.
+
+    <z,beta>^2 (2 penalty + |z|^2) / (penalty + |z|^2)^2 where its label is right in the mean, less where it is `wrong`.
+    """
+    square, along = np.sum(z * z, axis=-1), z @ beta
+    # Along z the error goes from <z,beta>^2 / |z|^2 to (penalty <z,beta> - |z|^2 wrong)^2 / |z|^2 (penalty + |z|^2)^2.
+    return (along**2 * (2 * penalty + square) + 2 * penalty * along * wrong - square * wrong**2) / (penalty + square) ** 2
+
+
+def outside_variance(
+    z: Float64[np.ndarray, "k p"], weights: Float64[np.ndarray, "k n"], penalty: float, sigma: float
+) -> Float64[np.ndarray, " k"]:
+    """Return by how much each row z outside the span raises the variance, at a held penalty."""
+    square = np.sum(z * z, axis=-1)
+    return sigma**2 * np.sum(weights * weights, axis=-1) * square / (penalty + square) ** 2
+
+
+def inside_change(s: Setting, k: int) -> tuple[float, float]:
+    """Return by how much bias and variance fall within the span where n lam becomes (n + k) lam: the bias rises."""
+    _, singular, V = np.linalg.svd(s.X, full_matrices=False)
+    D, b = singular**2, V @ s.beta
+    before, after = s.n * s.lam, (s.n + k) * s.lam
+    bias = np.sum(b**2 * ((before / (D + before)) ** 2 - (after / (D + after)) ** 2))
+    variance = s.sigma**2 * np.sum(D * ((D + before) ** -2 - (D + after) ** -2))
+    return float(bias), float(variance)
+
+
+def gains(s: Setting, rows: Rows, *, hold: bool) -> tuple[float, float]:
+    """Return by how much projected rows, as `projected` gives them, lower bias and variance, in closed form."""
+    penalty = s.lam * (s.n if hold else s.n + len(rows.x))
+    bias = float(np.sum(outside_gain(rows.x, s.beta, penalty)))
+    variance = -float(np.sum(outside_variance(rows.x, rows.weights, penalty, s.sigma)))
+    inside = (0.0, 0.0) if hold else inside_change(s, len(rows.x))
+    return bias + inside[0], variance + inside[1]
+
+
+def theorem_1(s: Setting, F: np.ndarray, i: int, *, hold: bool = False) -> Statement:
+    """Equation 1: a lower bound on e(b) - e(b^F) for z = P_X^perp F x; printed for the penalty (n + 1) lam.
+
+    The proof turns a sign round (a larger penalty raises the bias within the span) and puts |z|^2 / (n + 1) where
+    Sherman and Morrison give |z|^2 / ((n + 1) lam).
+    """
+    rows = projected(s.X, transformed(s.X, F, i))
+    printed = _printed_bias(s, rows) - _printed_variance(s, F, i, rows)
+    return Statement("≥", printed, sum(gains(s, rows, hold=hold)), _conditions(s, [F]))
+
+
+def theorem_1_rate(s: Setting, F: np.ndarray, i: int, *, hold: bool = False) -> Statement:
+    """Equation 2: the gain is (2 + o(1)) <z,beta>^2 / (lam n), up to 1/n^2. It is with the penalty held."""
+    rows = projected(s.X, transformed(s.X, F, i))
+    conditions = {**_conditions(s, [F]), **_small_noise(s, F, i, rows)}
+    return Statement("→", _rate(s, rows), sum(gains(s, rows, hold=hold)), conditions)
+
+
+def lemma_1_bias(s: Setting, F: np.ndarray, i: int) -> Statement:
+    """The lemma under Theorem 1, on the bias."""
+    rows = projected(s.X, transformed(s.X, F, i))
+    return Statement("≥", _printed_bias(s, rows), gains(s, rows, hold=False)[0], _conditions(s, [F]))
+
+
+def lemma_1_variance(s: Setting, F: np.ndarray, i: int) -> Statement:
+    """The lemma under Theorem 1, on the variance: its first term is 0, as z is orthogonal to the data."""
+    rows = projected(s.X, transformed(s.X, F, i))
+    printed = -float(outside_variance(rows.x, rows.weights, (s.n + 1) * s.lam, s.sigma)[0])
+    return Statement("≥", printed, gains(s, rows, hold=False)[1], _conditions(s, [F]))
+
+
+def uniform_sampling(s: Setting, Fs: Sequence[np.ndarray], i: int, *, hold: bool = False) -> Statement:
+    """One of K transforms at random: the mean of their gains."""
+    added = [projected(s.X, transformed(s.X, F, i)) for F in Fs]
+    printed = float(np.mean([_rate(s, rows) for rows in added]))
+    repaired = float(np.mean([sum(gains(s, rows, hold=hold)) for rows in added]))
+    return Statement("→", printed, repaired, _conditions(s, Fs))
+
+
+def composition(
+    s: Setting, F1: np.ndarray, F2: np.ndarray, i: int, how: Literal["additive", "multiplicative"], *, hold: bool = False
+) -> Statement:
+    """What composing F2 with F1 gains over F1 alone: printed with the sign turned round."""
+    first, both = composed(s, F1, F2, i, how)
+    conditions = _conditions(s, [F1, F2])
+    if how == "multiplicative":
+        conditions["F1 keeps the labels of F2 X"] = is_label_invariant(F1, s.X @ F2.T, s.beta)
+    # Both add one row, so that what the larger penalty does within the span is the same for both.
+    repaired = sum(gains(s, both, hold=hold)) - sum(gains(s, first, hold=hold))
+    return Statement("→", _rate(s, first) - _rate(s, both), repaired, conditions)
+
+
+def composed(s: Setting, F1: np.ndarray, F2: np.ndarray, i: int, how: str) -> tuple[Rows, Rows]:
+    """Return the projected row of F1 alone and that of its composition with F2."""
+    first = transformed(s.X, F1, i)
+    both = summed(first, transformed(s.X, F2, i)) if how == "additive" else transformed(s.X, F1 @ F2, i)
+    return projected(s.X, first), projected(s.X, both)
+
+
+def several_points(s: Setting, Fs: Sequence[np.ndarray], sources: Sequence[int], *, hold: bool = False) -> Statement:
+    """A sequence of rows, each projected off those before: at least a constant times sum <z_i,beta>^2 / (lam n).
+
+    The label of row i is printed with the data X_i that holds it already; X_(i-1) is meant. The constant is not given: 1
+    is taken here, half of what Theorem 1 says.
+    """
+    rows = several(s, Fs, sources)
+    conditions = {**_conditions(s, Fs), "lam < 1/4": s.lam < 0.25}
+    small = np.sum(rows.x**2, axis=1) <= s.n**0.5
+    conditions["|z|² ≤ √n"] = bool(small.all())
+    return Statement("≥", 0.5 * _rate(s, rows), sum(gains(s, rows, hold=hold)), conditions)
+
+
+def several(s: Setting, Fs: Sequence[np.ndarray], sources: Sequence[int]) -> Rows:
+    """Return the rows F_t x of a sequence of sources, each projected off the data and the rows before it."""
+    parts = [transformed(s.X, F, i) for F, i in zip(Fs, sources, strict=True)]
+    return projected(s.X, join(*parts))
+
+
+def _rate(s: Setting, rows: Rows) -> float:
+    return float(2 * np.sum((rows.x @ s.beta) ** 2) / (s.lam * s.n))
+
+
+def _printed_bias(s: Setting, rows: Rows) -> float:
+    square, along = float(rows.x[0] @ rows.x[0]), float(rows.x[0] @ s.beta)
+    m = s.n + 1
+    return (2 * s.lam * m - (1 - 2 * s.lam) * square) * along**2 / (s.lam**2 * (m + square) ** 2)
+
+
+def _inside_ratio(s: Setting, F: np.ndarray, i: int, z: np.ndarray) -> float:
+    """|P_X F x|^2 / mu_min(X)^2."""
+    inside = F @ s.X[i] - z
+    return float(inside @ inside) / smallest_singular(s.X) ** 2
+
+
+def _printed_variance(s: Setting, F: np.ndarray, i: int, rows: Rows) -> float:
+    z = rows.x[0]
+    return (2 + 2 * _inside_ratio(s, F, i, z)) * s.sigma**2 * float(z @ z) / (s.lam * (s.n + 1)) ** 2
+
+
+def _conditions(s: Setting, Fs: Sequence[np.ndarray]) -> dict[str, bool]:
+    return {
+        "F label-invariant": all(is_label_invariant(F, s.X, s.beta) for F in Fs),
+        "lam < 1": s.lam < 1,
+    }
+
+
+def _small_noise(s: Setting, F: np.ndarray, i: int, rows: Rows) -> dict[str, bool]:
+    z = rows.x[0]
+    square, along = float(z @ z), float(z @ s.beta)
+    least = np.log(s.n) * (1 + _inside_ratio(s, F, i, z)) * s.sigma**2 / (s.lam * s.n)
+    return {"|z|² ≤ √n": square <= s.n**0.5, "σ small": along**2 >= least * square}  # √n stands for o(n)
+
+
+# Mixup
+
+
+def beta_constant(a: float, b: float) -> float:
+    """Return c = E[(1 - 2 alpha)^2] for alpha of Beta(a, b): 1/3 for the uniform law."""
+    if not (0 < a < np.inf and 0 < b < np.inf):
+        raise ValueError(f"the parameters of Beta must be above 0, got {a} and {b}")
+    return (a - b) ** 2 / ((a + b) * (a + b + 1)) + 1 / (a + b + 1)
+
+
+def beta_nodes(a: float, b: float, count: int = 16) -> tuple[Float64[np.ndarray, " k"], Float64[np.ndarray, " k"]]:
+    """Return the Gauss nodes and weights for an expectation over Beta(a, b), exact to degree 2 count - 1 (Golub, Welsch)."""
+    A, B, k = b - 1, a - 1, np.arange(1, count)
+    total = 2 * k + A + B
+    diagonal = np.r_[(B - A) / (A + B + 2), (B**2 - A**2) / (total * (total + 2))]
+    square = 4 * k * (k + A) * (k + B) * (k + A + B) / (total**2 * (total + 1) * np.where(k == 1, 1, total - 1))
+    square[0] = 4 * (1 + A) * (1 + B) / ((2 + A + B) ** 2 * (3 + A + B))  # the limit: the general form is 0/0 where A + B = -1
+    off = np.sqrt(square)
+    values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
+    return (1 + values) / 2, vectors[0] ** 2
+
+
+def mixup_gains(s: Setting, alpha: float) -> tuple[Float64[np.ndarray, "n n"], Float64[np.ndarray, "n n"]]:
+    """Return by how much alpha x_i + (1 - alpha) x_j lowers bias and variance, for all pairs, at the held penalty.
+
+    Sherman and Morrison on K = (X^T X + n lam)^-1: with u the new row, a its weights, h = u^T K u and S = X^T X, bias falls
+    by (n lam)^2 [2 (u^T K beta)(u^T K^2 beta) / (1+h) - (u^T K beta)^2 (u^T K^2 u) / (1+h)^2], variance by
+    sigma^2 [2 u^T K S K^2 u / (1+h) - (u^T K^2 u)(u^T K S K u) / (1+h)^2 - (2 + |a|^2) u^T K^2 u / (1+h)^2].
+    """
+    U, singular, V = np.linalg.svd(s.X, full_matrices=False)
+    D, penalty = singular**2, s.n * s.lam
+    k = 1 / (D + penalty)
+
+    def form(values: np.ndarray) -> np.ndarray:  # u^T f(S) u for all pairs
+        M = (U * values) @ U.T
+        own = np.diag(M)
+        return alpha**2 * own[:, None] + 2 * alpha * (1 - alpha) * M + (1 - alpha) ** 2 * own[None, :]
+
+    def linear(values: np.ndarray) -> np.ndarray:  # u^T f(S) beta for all pairs
+        v = U @ (values * singular * (V @ s.beta))
+        return alpha * v[:, None] + (1 - alpha) * v[None, :]
+
+    first, second = linear(k), linear(k**2)
+    h, square = form(D * k), form(D * k**2)
+    bias = penalty**2 * (2 * first * second / (1 + h) - first**2 * square / (1 + h) ** 2)
+    weights = alpha**2 + (1 - alpha) ** 2 + 2 * alpha * (1 - alpha) * np.eye(s.n)
+    variance = 2 * form(D**2 * k**3) / (1 + h) - square * form(D**2 * k**2) / (1 + h) ** 2
+    variance -= (2 + weights) * square / (1 + h) ** 2
+    return bias, s.sigma**2 * variance
+
+
+def mixup_gain(s: Setting, a: float = 1.0, b: float = 1.0) -> tuple[float, float]:
+    """Return the expected fall of bias and variance over both partners, drawn independently, and alpha of Beta(a, b)."""
+    nodes, weights = beta_nodes(a, b)
+    found = np.array([[part.mean() for part in mixup_gains(s, float(alpha))] for alpha in nodes])
+    bias, variance = weights @ found
+    return float(bias), float(variance)
+
+
+def mixup_moment(X: np.ndarray, alpha: float, *, replacement: bool = True) -> Statement:
+    """E|x_aug|^2, the trace of E[x x^T]: printed (1 - 2 alpha)^2 |X|^2 / n, which no uniform draw gives.
+
+    Partners drawn independently give alpha^2 + (1 - alpha)^2; distinct ones 2 alpha (1 - alpha) / (n - 1) less.
+    """
+    n, total = len(X), float(np.sum(X**2))
+    factor = alpha**2 + (1 - alpha) ** 2 - (0.0 if replacement else 2 * alpha * (1 - alpha) / (n - 1))
+    return Statement("=", (1 - 2 * alpha) ** 2 * total / n, factor * total / n, {"rows add up to 0": _is_centred(X)})
+
+
+def theorem_2(s: Setting, gamma: float, a: float = 1.0, b: float = 1.0) -> Statement:
+    """A lower bound on the expected gain of one mixup sample at the held penalty.
+
+    Printed with (gamma + lam)^-3, but the eigenvalues of X^T X / n go up to gamma^2. The repaired bound holds for every n:
+    with r = E[alpha^2 + (1 - alpha)^2] = (1 + c) / 2, which E[u u^T] = r X^T X / n puts in the place of c,
+    (r / n^2) [(2 lam^2 (gamma^2 + lam)^-3 - 3 gamma^2 / (n lam^2)) |X beta|^2
+               - sigma^2 (3 + gamma^2 / (n lam)) |X|^2 / (n lam^2)].
+    """
+    X, lam, n, c = s.X, s.lam, s.n, beta_constant(a, b)
+    signal, size = float(np.sum((X @ s.beta) ** 2)), float(np.sum(X**2))
+    printed = lam**2 * c * (gamma + lam) ** -3 * signal / (2 * n**2)
+    noise = s.sigma**2 * (3 + gamma**2 / (n * lam)) * size / (n * lam**2)
+    repaired = (1 + c) / 2 / n**2 * ((2 * lam**2 * (gamma**2 + lam) ** -3 - 3 * gamma**2 / (n * lam**2)) * signal - noise)
+    conditions = {
+        "rows add up to 0": _is_centred(X),
+        "|x| ≤ γ": bool(np.linalg.norm(X, axis=1).max() <= gamma * (1 + 1e-12)),
+        "γ > 1": gamma > 1,
+        "X ≠ 0": size > 0,
+        "σ small": s.sigma**2 * 2 * (gamma + lam) ** 3 * size <= n * lam**4 * signal,
+    }
+    return Statement("≥", printed, repaired, conditions, exact=False)
+
+
+def lemma_2_bias(s: Setting, i: int, j: int, alpha: float) -> Statement:
+    """The lemma under Theorem 2, on the bias given the sample: a factor 2 is missing, which matters where it is negative."""
+    u = mixed(s.X, i, j, alpha).x[0]
+    A = np.linalg.inv(s.X.T @ s.X / s.n + s.lam * np.eye(s.X.shape[1]))
+    printed = s.lam**2 * float((u @ A @ A @ s.beta) * (u @ A @ s.beta)) / s.n
+    return Statement("≥", printed, float(mixup_gains(s, alpha)[0][i, j]), {"rows add up to 0": _is_centred(s.X)})
+
+
+def lemma_2_variance(s: Setting, i: int, j: int, alpha: float) -> Statement:
+    """The lemma under Theorem 2, on the variance given the sample: the cross term of the noises is missing."""
+    u = mixed(s.X, i, j, alpha).x[0]
+    Ku = np.linalg.solve(s.X.T @ s.X + s.n * s.lam * np.eye(s.X.shape[1]), u)
+    printed = -(s.sigma**2) * float(Ku @ Ku)
+    return Statement("≥", printed, float(mixup_gains(s, alpha)[1][i, j]), {"rows add up to 0": _is_centred(s.X)})
+
+
+def mixup_noise(s: Setting, i: int, j: int, alpha: float) -> Statement:
+    """E|X_aug^T noise_aug|^2: printed without twice |u|^2 in the proof of the lemma, with it in that of the proposition."""
+    added = mixed(s.X, i, j, alpha)
+    square, own = float(added.x[0] @ added.x[0]), float(added.weights[0] @ added.weights[0])
+    total = float(np.sum(s.X**2))
+    printed = s.sigma**2 * ((alpha**2 + (1 - alpha) ** 2) * square + total)
+    return Statement("=", printed, s.sigma**2 * ((own + 2) * square + total), {})
+
+
+def _is_centred(X: np.ndarray) -> bool:
+    return bool(np.linalg.norm(X.sum(axis=0)) <= 1e-9 * np.linalg.norm(X))
+
+
+# The minimum norm estimator
+
+
+def minnorm_variance(s: Setting) -> Statement:
+    """The variance before augmentation: printed tr((X^T X)^+), without sigma^2."""
+    trace = float(np.sum(np.linalg.pinv(s.X) ** 2))
+    return Statement("=", trace, s.sigma**2 * trace, {})
+
+
+def minnorm_invariant_bias(s: Setting, F: np.ndarray, i: int) -> Statement:
+    """A label-invariant sample lowers the bias by <z,beta>^2 / |z|^2: as printed."""
+    rows = projected(s.X, transformed(s.X, F, i))
+    z = rows.x[0]
+    outside = float(z @ z) > 0
+    fall = float(z @ s.beta) ** 2 / float(z @ z) if outside else 0.0
+    return Statement("=", fall, fall, {**_conditions(s, [F]), "z ≠ 0": outside})
+
+
+def minnorm_invariant_variance(s: Setting, F: np.ndarray, i: int) -> Statement:
+    """A label-invariant sample raises the variance "at a rate proportional to 1 / |z|^2": by sigma^2 |a|^2 / |z|^2.
+
+    a are the weights of its label. No constant is printed, so that the two sides are one.
+    """
+    rows = projected(s.X, transformed(s.X, F, i))
+    z, weights = rows.x[0], rows.weights[0]
+    outside = float(z @ z) > 0
+    rise = s.sigma**2 * float(weights @ weights) / float(z @ z) if outside else 0.0
+    return Statement("=", -rise, -rise, {**_conditions(s, [F]), "z ≠ 0": outside})
+
+
+def proposition_bias() -> Statement:
+    """A mixup sample leaves the bias of the minimum norm estimator as it is."""
+    return Statement("=", 0.0, 0.0, {})
+
+
+def proposition_variance(s: Setting, i: int, j: int, alpha: float) -> Statement:
+    """A mixup sample raises the variance: it does for n > p alone. Given as a fall, so as a negative number.
+
+    By sigma^2 |K u|^2 (|a|^2 - h) / (1 + h)^2 with K = (X^T X)^+ and h = u^T K u: 0 where the rows of X are independent, as
+    then h = |a|^2, for the new sample says nothing that the estimator does not fit already.
+    """
+    added = mixed(s.X, i, j, alpha)
+    u, own = added.x[0], float(added.weights[0] @ added.weights[0])
+    K = np.linalg.pinv(s.X.T @ s.X, hermitian=True)
+    Ku = K @ u
+    square, h = float(Ku @ Ku), float(u @ Ku)
+    full = rank(s.X) == s.n
+    repaired = 0.0 if full else -(s.sigma**2) * square * (own - h) / (1 + h) ** 2
+    printed = -(s.sigma**2) * (alpha**2 + (1 - alpha) ** 2) * square  # sigma^2 is missing in print
+    return Statement("→", printed, repaired, {"0 < alpha < 1": 0 < alpha < 1})

@@ -1,0 +1,218 @@
+"""The repaired side of every result against direct solves, the printed side where it is known, and the conditions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linear import setting
+from outspan import rng
+from outspan.theory import bounds
+from outspan.theory.bounds import Setting
+from outspan.theory.generate import centred, projection, rotation
+from outspan.theory.minnorm import minnorm_error
+from outspan.theory.ridge import ridge_error
+from outspan.theory.rows import Rows, mixed, projected, transformed
+
+
+def ridge_fall(s, added, hold):
+    return ridge_error(s.X, s.beta, s.lam, s.sigma) - ridge_error(s.X, s.beta, s.lam, s.sigma, added=added, hold=hold)
+
+
+def invariant(case):
+    """More dimensions than samples, and a few matrices that keep the labels."""
+    g = rng.generator(case, "invariant")
+    n = int(g.integers(1, 12))
+    s = setting(case, n=n, p=n + int(g.integers(4, 20)))
+    return s, [projection(s.beta, 3, g), rotation(s.beta, float(g.uniform(0.1, 3)), g), projection(s.beta, 1, g)]
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_label_invariant_results_are_exact(hold):
+    for case in range(25):
+        s, Fs = invariant(case)
+        added = [projected(s.X, transformed(s.X, F, 0)) for F in Fs]
+        falls = [ridge_fall(s, rows, hold) for rows in added]
+        near = {"rel": 1e-9, "abs": 1e-12 * (s.beta @ s.beta)}
+        for F, fall in zip(Fs, falls, strict=True):
+            assert bounds.theorem_1(s, F, 0, hold=hold).repaired == pytest.approx(fall.total, **near)
+            assert bounds.theorem_1_rate(s, F, 0, hold=hold).repaired == pytest.approx(fall.total, **near)
+            if not hold:
+                assert bounds.lemma_1_bias(s, F, 0).repaired == pytest.approx(fall.bias, **near)
+                said = bounds.lemma_1_variance(s, F, 0)
+                assert said.repaired == pytest.approx(fall.variance, **near)
+                assert said.printed <= said.repaired + 1e-12  # this one holds as printed
+        mean = np.mean([fall.total for fall in falls])
+        assert bounds.uniform_sampling(s, Fs, 0, hold=hold).repaired == pytest.approx(mean, **near)
+        sources = [case % s.n, 0, (case + 1) % s.n]
+        fall = ridge_fall(s, bounds.several(s, Fs, sources), hold)
+        assert bounds.several_points(s, Fs, sources, hold=hold).repaired == pytest.approx(fall.total, **near)
+        for how in ("additive", "multiplicative"):
+            first, both = bounds.composed(s, Fs[0], Fs[1], 0, how)
+            change = ridge_fall(s, both, hold).total - ridge_fall(s, first, hold).total
+            assert bounds.composition(s, Fs[0], Fs[1], 0, how, hold=hold).repaired == pytest.approx(change, **near)
+
+
+def test_a_wrong_label_costs_what_direct_solves_say():
+    for case in range(50):
+        s, Fs = invariant(case)
+        row = projected(s.X, transformed(s.X, Fs[0], 0))
+        wrong = float(rng.generator(case, "wrong").standard_normal())
+        mean = s.X @ s.beta
+        off = Rows(row.x, row.weights + wrong * mean / (mean @ mean))  # the label is `wrong` too large in the mean
+        got = float(bounds.outside_gain(row.x, s.beta, s.n * s.lam, wrong)[0])
+        assert got == pytest.approx(ridge_fall(s, off, True).bias, rel=1e-9, abs=1e-12 * (s.beta @ s.beta))
+
+
+def test_with_the_penalty_held_the_bias_never_rises_and_the_formula_is_the_notes():
+    for case in range(50):
+        s, Fs = invariant(case)
+        z = projected(s.X, transformed(s.X, Fs[0], 0)).x[0]
+        penalty, square = s.n * s.lam, z @ z
+        known = (1 - (penalty / (penalty + square)) ** 2) * (z @ s.beta) ** 2 / square
+        got = float(bounds.outside_gain(z[None], s.beta, penalty)[0])
+        assert got == pytest.approx(known, rel=1e-9)
+        assert got >= 0
+
+
+def test_theorem_1_fails_as_printed_on_plain_data():
+    failed = 0
+    for case in range(20):
+        g = rng.generator(case, "plain")
+        s = Setting(g.standard_normal((50, 100)) / 10, g.standard_normal(100), 0.2, 0.0)
+        said = bounds.theorem_1(s, rotation(s.beta, np.pi / 2, g), 0)
+        assert said.met
+        failed += said.repaired < said.printed
+    assert failed >= 19
+
+
+def test_the_multiplicative_composition_needs_more_than_two_invariant_matrices():
+    s = setting(1, n=3, p=8)
+    null = np.linalg.svd(s.X)[2][-1]
+    F1 = np.eye(8) + np.outer(s.beta, null)  # keeps the labels of X alone
+    F2 = np.eye(8) + np.outer(null - s.beta * (null @ s.beta) / (s.beta @ s.beta), s.X[0] / (s.X[0] @ s.X[0]))
+    said = bounds.composition(s, F1, F2, 0, "multiplicative")
+    assert said.conditions["F label-invariant"]
+    assert not said.conditions["F1 keeps the labels of F2 X"]
+    assert not said.met
+
+
+@pytest.mark.parametrize("law", [(1.0, 1.0), (0.2, 0.2), (0.5, 0.5), (2.0, 5.0)])
+def test_beta_nodes_integrate_the_moments_of_beta(law):
+    a, b = law
+    nodes, weights = bounds.beta_nodes(a, b)
+    moment = 1.0
+    for power in range(1, 20):
+        moment *= (a + power - 1) / (a + b + power - 1)
+        assert weights @ nodes**power == pytest.approx(moment, rel=1e-11)
+    assert bounds.beta_constant(a, b) == pytest.approx(weights @ (1 - 2 * nodes) ** 2, rel=1e-12)
+
+
+def test_the_constant_of_the_uniform_law_is_a_third():
+    assert bounds.beta_constant(1, 1) == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match="parameters of Beta must be above 0, got 0 and 1"):
+        bounds.beta_constant(0, 1)
+
+
+def test_mixup_gains_are_those_of_direct_solves():
+    for case in range(60):
+        s = setting(case)
+        alpha = float(rng.generator(case, "alpha").uniform())
+        bias, variance = bounds.mixup_gains(s, alpha)
+        i, j = rng.generator(case, "pair").integers(0, s.n, 2).tolist()
+        fall = ridge_fall(s, mixed(s.X, i, j, alpha), True)
+        scale = ridge_error(s.X, s.beta, s.lam, s.sigma)
+        assert bias[i, j] == pytest.approx(fall.bias, rel=1e-9, abs=1e-12 * scale.bias)
+        assert variance[i, j] == pytest.approx(fall.variance, rel=1e-9, abs=1e-12 * scale.variance)
+        assert bounds.lemma_2_bias(s, i, j, alpha).repaired == bias[i, j]
+        assert bounds.lemma_2_variance(s, i, j, alpha).repaired == variance[i, j]
+        added = mixed(s.X, i, j, alpha)
+        B = s.X.T + added.x.T @ added.weights
+        assert bounds.mixup_noise(s, i, j, alpha).repaired == pytest.approx(s.sigma**2 * np.sum(B**2), rel=1e-9)
+
+
+@given(st.integers(2, 12), st.integers(1, 8), st.floats(0.0, 1.0), st.integers(0, 99))
+def test_second_moment_of_mixup(half, p, alpha, seed):
+    X = centred(2 * half, p, 1.0, rng.generator(seed, "moment"))
+    squares = np.sum((alpha * X[:, None] + (1 - alpha) * X[None]) ** 2, axis=2)
+    n = len(X)
+    said = bounds.mixup_moment(X, alpha)
+    assert said.met
+    assert said.repaired == pytest.approx(squares.mean(), rel=1e-9)
+    distinct = (squares.sum() - np.trace(squares)) / (n * (n - 1))
+    assert bounds.mixup_moment(X, alpha, replacement=False).repaired == pytest.approx(distinct, rel=1e-9, abs=1e-12)
+
+
+@given(st.integers(1, 10), st.integers(1, 12), st.floats(1.01, 4), st.floats(0.05, 0.99), st.floats(0, 2), st.integers(0, 99))
+def test_repaired_theorem_2_is_a_bound_for_every_n(half, p, gamma, lam, sigma, seed):
+    g = rng.generator(seed, "theorem 2")
+    s = Setting(centred(2 * half, p, gamma, g), g.standard_normal(p), lam, sigma)
+    gain = sum(bounds.mixup_gain(s))
+    said = bounds.theorem_2(s, gamma)
+    assert said.repaired <= gain + 1e-12 * (s.beta @ s.beta)
+    assert said.conditions["|x| ≤ γ"]
+    assert not bounds.theorem_2(s, gamma * 0.99).conditions["|x| ≤ γ"]
+
+
+def test_repaired_theorem_2_promises_something():
+    s = Setting(centred(200, 5, 1.05, rng.generator(0, "theorem 2")), np.ones(5), 0.9, 0.01)
+    said = bounds.theorem_2(s, 1.05)
+    assert said.met
+    assert 0 < said.repaired < sum(bounds.mixup_gain(s))
+
+
+def test_printed_theorem_2_fails_on_a_line():
+    X = np.array([[3.0], [-3.0]] * 20)
+    s = Setting(X, np.ones(1), 0.1, 0.0)
+    said = bounds.theorem_2(s, 3.0)
+    assert said.met
+    assert sum(bounds.mixup_gain(s)) / said.printed == pytest.approx(0.31, abs=0.005)
+
+
+def test_conditions_of_theorem_2_are_answers():
+    s = Setting(np.array([[3.0], [1.0]]), np.ones(1), 0.1, 5.0)
+    assert bounds.theorem_2(s, 0.5).conditions == {
+        "rows add up to 0": False, "|x| ≤ γ": False, "γ > 1": False, "X ≠ 0": True, "σ small": False
+    }  # fmt: skip
+
+
+def test_minimum_norm_results_are_exact():
+    for case in range(60):
+        s, Fs = invariant(case)
+        near = {"rel": 1e-9, "abs": 1e-12 * (1 + minnorm_error(s.X, s.beta, s.sigma).total)}
+        rows = projected(s.X, transformed(s.X, Fs[0], 0))
+        before = minnorm_error(s.X, s.beta, s.sigma)
+        change = before - minnorm_error(s.X, s.beta, s.sigma, added=rows)
+        assert bounds.minnorm_variance(s).repaired == pytest.approx(before.variance, **near)
+        assert bounds.minnorm_invariant_bias(s, Fs[0], 0).repaired == pytest.approx(change.bias, **near)
+        assert bounds.minnorm_invariant_variance(s, Fs[0], 0).repaired == pytest.approx(change.variance, **near)
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
+def test_proposition_on_either_side(shape):
+    s = Setting(rng.generator(0, "X", *shape).standard_normal(shape), np.ones(shape[1]), 0.1, 0.7)
+    said = bounds.proposition_variance(s, 0, 1, 0.3)
+    change = minnorm_error(s.X, s.beta, s.sigma) - minnorm_error(s.X, s.beta, s.sigma, added=mixed(s.X, 0, 1, 0.3))
+    assert said.repaired == pytest.approx(change.variance, rel=1e-9, abs=1e-10)
+    assert change.bias == pytest.approx(bounds.proposition_bias().repaired, abs=1e-10)
+    assert (said.repaired < -1e-6) == (shape[0] > shape[1])
+
+
+def test_a_rank_deficient_matrix_is_named_where_full_rank_is_a_condition():
+    s = Setting(np.ones((3, 5)), np.ones(5), 0.1, 0.1)
+    with pytest.raises(ValueError, match="X must have full rank 3, got rank 1"):
+        bounds.theorem_1(s, np.eye(5), 0)
+
+
+def test_a_setting_refuses_bad_parameters():
+    with pytest.raises(ValueError, match="lam must be above 0 for ridge, got 0"):
+        Setting(np.eye(2), np.ones(2), 0, 0.1)
+    with pytest.raises(ValueError, match="sigma must be at least 0, got -1"):
+        Setting(np.eye(2), np.ones(2), 0.1, -1)
+
+
+def test_a_matrix_that_changes_labels_is_a_condition_not_met():
+    s = setting(1, n=3, p=6)
+    said = bounds.theorem_1(s, 2 * np.eye(6), 0)
+    assert said.conditions == {"F label-invariant": False, "lam < 1": s.lam < 1}
+    assert not said.met

@@ -1,0 +1,76 @@
+"""The minimum norm estimator against numpy's pseudo-inverse, and the updates against fresh ones."""
+
+import numpy as np
+import pytest
+
+from linear import any_rows, setting
+from outspan import rng
+from outspan.theory.minnorm import minnorm_error, minnorm_estimate, pinv_update, rank, smallest_singular
+from outspan.theory.rows import Rows
+
+
+def direct(s, added=None):
+    A, L = s.X, np.eye(s.n)
+    if added is not None:
+        A, L = np.vstack([A, added.x]), np.vstack([L, added.weights])
+    M = np.linalg.pinv(A) @ L
+    off = M @ s.X @ s.beta - s.beta
+    return [off @ off, s.sigma**2 * np.trace(M @ M.T)]
+
+
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_error_is_that_of_direct_solves(first):
+    for case in range(first, first + 20):
+        s = setting(case)
+        for added in (None, any_rows(case, s)):
+            got = minnorm_error(s.X, s.beta, s.sigma, added=added)
+            # Where p <= n the bias is 0 and what is left of it is rounding.
+            np.testing.assert_allclose([got.bias, got.variance], direct(s, added), rtol=1e-9, atol=1e-18 * (s.beta @ s.beta))
+
+
+def test_rank_deficient_data_are_welcome():
+    s = setting(1, n=6, p=10)
+    X = np.vstack([s.X, s.X[:2]])
+    got = minnorm_error(X, s.beta, 0.5)
+    P = np.linalg.pinv(X)
+    np.testing.assert_allclose(got.variance, 0.25 * np.sum(P**2), rtol=1e-9)
+    assert rank(X) == 6
+    with pytest.raises(ValueError, match="X must have full rank 8, got rank 6"):
+        smallest_singular(X)
+    assert smallest_singular(s.X) == pytest.approx(np.linalg.svd(s.X, compute_uv=False)[-1], rel=1e-9)
+
+
+def test_rows_duplicated_with_their_own_noise_change_nothing():
+    s = setting(2, n=6, p=10)
+    once, twice = (minnorm_error(s.X, s.beta, 0.5, added=added) for added in (None, Rows(s.X, np.eye(6))))
+    np.testing.assert_allclose([twice.bias, twice.variance], [once.bias, once.variance], rtol=1e-8)
+
+
+def test_estimate_fits_and_is_shortest():
+    s = setting(3, n=6, p=10)
+    Y = rng.generator(3, "Y").standard_normal(6)
+    b = minnorm_estimate(s.X, Y)
+    np.testing.assert_allclose(s.X @ b, Y, rtol=1e-9)
+    null = np.linalg.svd(s.X)[2][6:]
+    np.testing.assert_allclose(null @ b, 0, atol=1e-12)  # nothing that the fit does not need
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_pinv_update_is_a_fresh_pseudo_inverse(inside):
+    for case in range(50):
+        g = rng.generator(case, "pinv")
+        d = int(g.integers(2, 9))
+        B = g.standard_normal((d, int(g.integers(1, d))))
+        A, u = B @ B.T, g.standard_normal(d)
+        u = A @ u if inside else u
+        fresh = np.linalg.pinv(A + np.outer(u, u), hermitian=True)
+        got = pinv_update(A, np.linalg.pinv(A, hermitian=True), u)
+        np.testing.assert_allclose(got, fresh, atol=1e-8 * np.abs(fresh).max())
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="as many rows, got 2 and 3"):
+        minnorm_estimate(np.eye(2), np.ones(3))
+    with pytest.raises(ValueError, match="sigma must be at least 0"):
+        minnorm_error(np.eye(2), np.ones(2), -1.0)

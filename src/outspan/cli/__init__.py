@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from outspan.cli import data, images, training
+from outspan.cli import data, images, theory, training
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 
@@ -25,6 +25,7 @@ app.command("predict")(training.predict_command)
 app.command("compare")(training.compare)
 app.command("compositions")(training.compositions)
 app.add_typer(data.app, name="data")
+app.add_typer(theory.app, name="theory")
 app.command("transforms")(images.transforms)
 app.command("apply")(images.apply_command)
 app.command("gallery")(images.gallery)

@@ -58,13 +58,15 @@ class Statement:
 
 
 def outside_gain(
-    z: Float64[np.ndarray, "k p"], beta: Float64[np.ndarray, " p"], penalty: float, wrong: float | np.ndarray = 0.0
-) -> Float64[np.ndarray, " k"]:
-    """Return by how much each row z outside the span lowers the bias, at a held penalty.
+    along: Float64[np.ndarray, "*k"],
+    square: Float64[np.ndarray, "*#k"],
+    penalty: float,
+    wrong: Float64[np.ndarray, "*#k"] | float = 0.0,
+) -> Float64[np.ndarray, "*k"]:
+    """Return by how much rows z outside the span lower the error, each alone, from <z,beta> and |z|^2, at a held penalty.
 
-    <z,beta>^2 (2 penalty + |z|^2) / (penalty + |z|^2)^2 where its label is right in the mean, less where it is `wrong`.
+    <z,beta>^2 (2 penalty + |z|^2) / (penalty + |z|^2)^2 where the label is <z,beta>, another sum where it is `wrong`.
     """
-    square, along = np.sum(z * z, axis=-1), z @ beta
     # Along z the error goes from <z,beta>^2 / |z|^2 to (penalty <z,beta> - |z|^2 wrong)^2 / |z|^2 (penalty + |z|^2)^2.
     return (along**2 * (2 * penalty + square) + 2 * penalty * along * wrong - square * wrong**2) / (penalty + square) ** 2
 
@@ -90,7 +92,7 @@ def inside_change(s: Setting, k: int) -> tuple[float, float]:
 def gains(s: Setting, rows: Rows, *, hold: bool) -> tuple[float, float]:
     """Return by how much projected rows, as `projected` gives them, lower bias and variance, in closed form."""
     penalty = s.lam * (s.n if hold else s.n + len(rows.x))
-    bias = float(np.sum(outside_gain(rows.x, s.beta, penalty)))
+    bias = float(np.sum(outside_gain(rows.x @ s.beta, np.sum(rows.x**2, axis=1), penalty)))
     variance = -float(np.sum(outside_variance(rows.x, rows.weights, penalty, s.sigma)))
     inside = (0.0, 0.0) if hold else inside_change(s, len(rows.x))
     return bias + inside[0], variance + inside[1]
@@ -206,7 +208,7 @@ def _small_noise(s: Setting, F: np.ndarray, i: int, rows: Rows) -> dict[str, boo
     z = rows.x[0]
     square, along = float(z @ z), float(z @ s.beta)
     least = np.log(s.n) * (1 + _inside_ratio(s, F, i, z)) * s.sigma**2 / (s.lam * s.n)
-    return {"|z|² ≤ √n": square <= s.n**0.5, "σ small": along**2 >= least * square}  # √n stands for o(n)
+    return {"|z|² ≤ √n": square <= s.n**0.5, "σ small": bool(along**2 >= least * square)}  # √n stands for o(n)
 
 
 # Mixup
@@ -275,7 +277,7 @@ def mixup_moment(X: np.ndarray, alpha: float, *, replacement: bool = True) -> St
     """
     n, total = len(X), float(np.sum(X**2))
     factor = alpha**2 + (1 - alpha) ** 2 - (0.0 if replacement else 2 * alpha * (1 - alpha) / (n - 1))
-    return Statement("=", (1 - 2 * alpha) ** 2 * total / n, factor * total / n, {"rows add up to 0": _is_centred(X)})
+    return Statement("=", (1 - 2 * alpha) ** 2 * total / n, factor * total / n, {"rows centred": _is_centred(X)})
 
 
 def theorem_2(s: Setting, gamma: float, a: float = 1.0, b: float = 1.0) -> Statement:
@@ -292,7 +294,7 @@ def theorem_2(s: Setting, gamma: float, a: float = 1.0, b: float = 1.0) -> State
     noise = s.sigma**2 * (3 + gamma**2 / (n * lam)) * size / (n * lam**2)
     repaired = (1 + c) / 2 / n**2 * ((2 * lam**2 * (gamma**2 + lam) ** -3 - 3 * gamma**2 / (n * lam**2)) * signal - noise)
     conditions = {
-        "rows add up to 0": _is_centred(X),
+        "rows centred": _is_centred(X),
         "|x| ≤ γ": bool(np.linalg.norm(X, axis=1).max() <= gamma * (1 + 1e-12)),
         "γ > 1": gamma > 1,
         "X ≠ 0": size > 0,
@@ -306,7 +308,7 @@ def lemma_2_bias(s: Setting, i: int, j: int, alpha: float) -> Statement:
     u = mixed(s.X, i, j, alpha).x[0]
     A = np.linalg.inv(s.X.T @ s.X / s.n + s.lam * np.eye(s.X.shape[1]))
     printed = s.lam**2 * float((u @ A @ A @ s.beta) * (u @ A @ s.beta)) / s.n
-    return Statement("≥", printed, float(mixup_gains(s, alpha)[0][i, j]), {"rows add up to 0": _is_centred(s.X)})
+    return Statement("≥", printed, float(mixup_gains(s, alpha)[0][i, j]), {"rows centred": _is_centred(s.X)})
 
 
 def lemma_2_variance(s: Setting, i: int, j: int, alpha: float) -> Statement:
@@ -314,7 +316,7 @@ def lemma_2_variance(s: Setting, i: int, j: int, alpha: float) -> Statement:
     u = mixed(s.X, i, j, alpha).x[0]
     Ku = np.linalg.solve(s.X.T @ s.X + s.n * s.lam * np.eye(s.X.shape[1]), u)
     printed = -(s.sigma**2) * float(Ku @ Ku)
-    return Statement("≥", printed, float(mixup_gains(s, alpha)[1][i, j]), {"rows add up to 0": _is_centred(s.X)})
+    return Statement("≥", printed, float(mixup_gains(s, alpha)[1][i, j]), {"rows centred": _is_centred(s.X)})
 
 
 def mixup_noise(s: Setting, i: int, j: int, alpha: float) -> Statement:

@@ -1,0 +1,159 @@
+"""The commands of the theory lab."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    help="The linear theory of augmentation: printed, exact and simulated, and as a prediction.", rich_markup_mode=None
+)
+
+
+@app.callback()
+def theory() -> None:
+    """The linear theory of augmentation: printed, exact and simulated, and as a prediction on your images."""
+    # Thousands of small systems: numpy's threads would wait for one another. Read when numpy is first imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+@app.command("verify")
+def verify_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    draws: Annotated[int, typer.Option(min=2, help="Draws of the noise a row.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Which data and which noise.")] = 0,
+) -> None:
+    """Hold every result of the paper against the truth: printed, repaired, exact and simulated.
+
+    Example: outspan theory verify --json
+    """
+    from dataclasses import asdict
+
+    from outspan.theory.verify import verify
+
+    rows = verify(draws=draws, seed=seed)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        typer.echo(f"{row.result}: {row.case}".ljust(60) + row.verdict)
+        drawn = "" if row.simulated is None else f", simulated {_number(row.simulated)} ± {row.standard_error:.0e}"
+        typer.echo(f"  printed {row.claim} {_number(row.printed)}, exact {_number(row.exact)}{drawn}")
+        conditions = ", ".join(name if met else f"{name} (not met)" for name, met in row.conditions.items())
+        typer.echo(f"  repaired {_number(row.repaired)}" + (f"; if {conditions}" if conditions else ""))
+    typer.echo("A fall of the error is positive; → is a limit, looked at with n and 4n.")
+
+
+def _number(value: float) -> str:
+    return "0" if abs(value) < 1e-14 else f"{value:.3g}"  # below is rounding
+
+
+@app.command("counterexample")
+def counterexample_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show the smallest case where Theorem 1 fails as printed, and where a correctly labelled sample hurts.
+
+    Example: outspan theory counterexample
+    """
+    from dataclasses import asdict
+
+    from outspan.theory.counterexample import smallest, spike
+
+    least, spikes = smallest(), [spike(n) for n in (10, 40, 160)]
+    if as_json:
+        typer.echo(json.dumps({"smallest": asdict(least), "spike": [asdict(case) for case in spikes]}, indent=2))
+        return
+    typer.echo(
+        f"""Theorem 1, equation 1, in the smallest case there is: one sample in two dimensions.
+  X = (1, 0), beta = (1, 1), F swaps the two entries, lam = 1/2, no noise: z = (0, 1), label 1.
+  printed: the error falls by at least {least.printed:.4f}
+  exact:   it falls by {least.grown:.4f} with the penalty (n + 1) lam, by {least.held:.4f} with n lam held.
+
+Equation 2, where every sample has the entry 1 along beta, and the sample shows a new entry 0.2 of beta:
+  n times the gain of adding it, correctly labelled, without noise"""
+    )
+    typer.echo(f"  {'n':>6} {'p':>6} {'printed':>10} {'(n + 1) lam':>12} {'n lam held':>12}")
+    for case in spikes:
+        values = (case.n * value for value in (case.printed, case.grown, case.held))
+        typer.echo("  {:6} {:6} {:10.4f} {:12.4f} {:12.4f}".format(case.n, case.p, *values))
+    typer.echo("The larger penalty shrinks what is known by more than the new sample adds: hold n lam when you augment.")
+
+
+@app.command("plot")
+def plot_command(out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the plots.")]) -> None:
+    """Draw the gain of a sample against n, |z|^2, lam and, chosen by its loss, the number of candidates.
+
+    Example: outspan theory plot -o plots
+    """
+    from outspan.report.theory import theory_figures
+
+    out.mkdir(parents=True, exist_ok=True)
+    for name, figure in theory_figures().items():
+        _write(out / f"{name}.png", lambda partial, figure=figure: figure.savefig(partial, format="png"))
+        typer.echo(f"wrote {out / name}.png")
+
+
+@app.command("rank")
+def rank_command(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The JSON file to write.")],
+    data: Annotated[str, typer.Option(help="digits, mnist, cifar10, …, an image folder or an .npz file.")],
+    transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
+    measured: Annotated[Path | None, typer.Option(help='JSON of error scores by name, {"rotate": 1.08, …}.')] = None,
+    figure: Annotated[Path | None, typer.Option(help="A PNG of predicted against measured.")] = None,
+    samples: Annotated[int, typer.Option(help="Images that the model knows, below the dimension.")] = 400,
+    features: Annotated[int, typer.Option(help="Random features; 0 for the pixels.")] = 0,
+    draws: Annotated[int, typer.Option(help="Levels a transform.")] = 8,
+    seed: Annotated[int, typer.Option(help="Which images, levels and features.")] = 0,
+) -> None:
+    """Rank transforms by what the theory predicts that they add on your images.
+
+    Example: outspan theory rank --data digits --transforms rotate,shear_x,invert -o rank.json
+    """
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from outspan.data.sets import load
+    from outspan.theory.rank import rank, rankable
+
+    names = rankable() if transforms == "all" else tuple(dict.fromkeys(name.strip() for name in transforms.split(",")))
+    scores = None if measured is None else _scores(measured)
+    if figure is not None and scores is None:
+        raise ValueError("--figure draws predicted against measured: name the scores with --measured")
+    ranking = rank(load(data), names, samples=samples, features=features, draws=draws, seed=seed, measured=scores)
+    table = Table("transform", "matrix", "|z|²", "<z,β>²", "gain", "moved", "net", "measured", box=None, pad_edge=False)
+    for row in ranking.rows:
+        values = [f"{value:.1e}" for value in (row.energy, row.along, row.gain, row.moved, row.net)]
+        table.add_row(row.name, "yes" if row.linear else "", *values, "" if row.measured is None else f"{row.measured:g}")
+    Console().print(table)
+    for key, value in ranking.spearman.items():
+        typer.echo(f"Spearman, {key:>6} against the measured error score: {value:+.2f} (1: the same order)")
+    _write(out, lambda partial: partial.write_text(json.dumps(asdict(ranking), indent=2) + "\n"))
+    typer.echo(f"wrote {out}")
+    if figure is not None:
+        from outspan.report.theory import rank_figure
+
+        _write(figure, lambda partial: rank_figure(ranking).savefig(partial, format="png"))
+        typer.echo(f"wrote {figure}")
+
+
+def _scores(path: Path) -> dict[str, float]:
+    """Read error scores by transform; a file with more in it has them under "error"."""
+    try:
+        value: Any = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: not a readable JSON file ({error})") from None
+    scores = value.get("error", value) if isinstance(value, dict) else value
+    if not isinstance(scores, dict) or not all(type(score) in (int, float) for score in scores.values()):
+        raise ValueError(f'{path}: must be numbers by transform, {{"rotate": 1.08, …}}, got {value!r:.60}')
+    return {name: float(score) for name, score in scores.items()}
+
+
+def _write(path: Path, write: Any) -> None:
+    from outspan.files import write_whole
+
+    write_whole(path, write)

@@ -1,0 +1,210 @@
+"""The theory as a prediction on your own images: which transform adds what a linear model does not know yet.
+
+n images are the data X, of pixels or of random features, with n below their dimension p; a ridge fit on many more images
+stands for beta, one column a class. For each transform, over the n images and several levels:
+
+- `energy`: |z|^2, z being what the transformed image adds outside the span of X;
+- `along`: <z, beta>^2, how much of that the labels depend on;
+- `gain`: what one such sample lowers the error by if its label is right, exactly, at the held penalty n lam;
+- `moved`: <x - Fx, beta>^2, how far the label moves in the model's eyes: 0 for a label-invariant transform;
+- `net`: the gain with the label that moved, which may be below 0.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from outspan import rng
+from outspan.data.sets import Data
+from outspan.plan import Plan
+from outspan.shapes import Float64, Images, Int64
+from outspan.theory.bounds import outside_gain
+from outspan.transforms.apply import apply
+from outspan.transforms.table import TRANSFORMS, find
+
+# What moves pixels or blackens them is a matrix of zeros and ones; all others go through the transformed pixels.
+LINEAR = (
+    "cutout", "horizontal_flip", "identity", "random_crop", "rotate", "shear_x", "shear_y", "translate_x", "translate_y",
+    "vertical_flip",
+)  # fmt: skip
+PREDICTORS = ("energy", "along", "gain", "net")
+_MOST_PIXELS = 4096  # beyond, a p x p system is no longer a matter of seconds
+_FIT, _HELD_OUT = 20_000, 2_000  # images for beta, and to choose lam by
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """What is predicted of one transform, averaged over images and levels."""
+
+    name: str
+    linear: bool
+    energy: float
+    along: float
+    gain: float
+    moved: float
+    net: float
+    measured: float | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Transforms by predicted gain, and how each predictor's order agrees with the measured one (1: fully)."""
+
+    data: str
+    samples: int
+    features: int  # 0: pixels
+    draws: int
+    seed: int
+    lam: float
+    rows: tuple[Ranked, ...]
+    spearman: Mapping[str, float]
+
+
+def rankable() -> tuple[str, ...]:
+    """Return the transforms that can be ranked: all that keep the label of an image as it is."""
+    return tuple(name for name, transform in TRANSFORMS.items() if not transform.mixes and name != "identity")
+
+
+def rank(
+    data: Data,
+    names: Sequence[str],
+    *,
+    samples: int = 400,
+    features: int = 0,
+    draws: int = 8,
+    seed: int = 0,
+    measured: Mapping[str, float] | None = None,
+) -> Ranking:
+    """Rank transforms by what they are predicted to gain on a data set; `measured` are error scores by name, low is good."""
+    for name in names:
+        if find(name).mixes:
+            raise ValueError(f"{name!r} mixes labels, rank is for transforms that keep them: {', '.join(rankable())}")
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    embed = _embedding(data, features, seed)
+    order = rng.generator(seed, "theory", "rank").permutation(len(data.train))[:_FIT]
+    held = rng.generator(seed, "theory", "held out").permutation(len(data.test))[:_HELD_OUT]
+    X, Y = embed(pixels(data.train.images[order])), _one_hot(data.train.labels[order], len(data.classes))
+    most = min(len(X), X.shape[1]) - 1
+    if not 1 <= samples <= most:
+        raise ValueError(f"samples must lie in [1, {most}], below the dimension {X.shape[1]}, got {samples}")
+    centre, share = X.mean(axis=0), Y.mean(axis=0)
+    X, Y = X - centre, Y - share
+    others = embed(pixels(data.test.images[held])) - centre, _one_hot(data.test.labels[held], len(data.classes)) - share
+    _, beta = fit(X, Y, *others)
+    lam, _ = fit(X[:samples], Y[:samples], *others)
+    images = data.train.images[order[:samples]]
+    span = np.linalg.svd(X[:samples], full_matrices=False)[2]
+    rows = []
+    for name in names:
+        found = np.zeros(5)
+        for draw in range(draws):
+            moved = embed(transformed_pixels(images, name, *_draw(name, draw, seed))) - centre
+            found += _predict(X[:samples], moved, span, beta, samples * lam) / draws
+        known = None if measured is None else measured.get(name)
+        rows.append(Ranked(name, name in LINEAR, *found.tolist(), measured=known))
+    rows.sort(key=lambda row: -row.gain)
+    scored = [row for row in rows if row.measured is not None]
+    agree = {}
+    if len(scored) > 2:
+        worst = np.array([-(row.measured or 0.0) for row in scored])
+        agree = {key: spearman(np.array([getattr(row, key) for row in scored]), worst) for key in PREDICTORS}
+    return Ranking(data.name, samples, features, draws, seed, lam, tuple(rows), agree)
+
+
+def pixels(images: Images) -> Float64[np.ndarray, "n p"]:
+    """Return images as rows of numbers from 0 to 1."""
+    return images.flatten(1).numpy() / 255
+
+
+def transformed_pixels(images: Images, name: str, level: float, place: Sequence[float]) -> Float64[np.ndarray, "n p"]:
+    """Return the pixels of transformed images: by the transform's own matrix where it is linear, else by applying it."""
+    if name in LINEAR:
+        sources = pixel_sources(name, level, place, *images.shape[2:])
+        rows = np.concatenate([images.flatten(2).numpy(), np.zeros((*images.shape[:2], 1), dtype=np.uint8)], axis=2)
+        return rows[:, :, sources].reshape(len(images), -1) / 255  # -1 reads the black pixel at the end
+    return pixels(apply(images, _plan(name, level, place, len(images))))
+
+
+def pixel_sources(name: str, level: float, place: Sequence[float], height: int, width: int) -> Int64[np.ndarray, " hw"]:
+    """Return for each pixel of a linear transform's output the pixel that it shows, -1 for black: the rows of its matrix.
+
+    >>> pixel_sources("horizontal_flip", 0.0, [0, 0, 0, 0], 1, 3).tolist()
+    [2, 1, 0]
+    """
+    if name not in LINEAR:
+        raise ValueError(f"{name!r} is not a matrix of zeros and ones; those are {', '.join(LINEAR)}")
+    # Number the pixels from 1, send the three bytes of the numbers through as three images, and read what arrives.
+    numbers = np.arange(1, height * width + 1).reshape(height, width)
+    digits = np.stack([numbers >> shift & 255 for shift in (0, 8, 16)]).astype(np.uint8)
+    moved = apply(torch.from_numpy(digits).unsqueeze(1), _plan(name, level, place, 3)).numpy().astype(np.int64)
+    return (moved[0] + 256 * moved[1] + 65536 * moved[2]).reshape(-1) - 1
+
+
+def fit(
+    X: Float64[np.ndarray, "n p"],
+    Y: Float64[np.ndarray, "n c"],
+    held_X: Float64[np.ndarray, "m p"],
+    held_Y: Float64[np.ndarray, "m c"],
+) -> tuple[float, Float64[np.ndarray, "p c"]]:
+    """Return, of ridge fits at 13 values of lam, the one that is nearest to labels held out: its lam and its estimate."""
+    n, p = X.shape
+    values, vectors = np.linalg.eigh(X @ X.T if n < p else X.T @ X)
+    right = vectors.T @ (Y if n < p else X.T @ Y)
+    left = X.T @ vectors if n < p else vectors
+    seen = held_X @ left
+    lams = np.sum(values) / n * np.geomspace(1e-6, 1.0, 13)
+    errors = [np.mean((seen @ (right / (values + n * lam)[:, None]) - held_Y) ** 2) for lam in lams]
+    lam = float(lams[int(np.argmin(errors))])
+    return lam, left @ (right / (values + n * lam)[:, None])
+
+
+def spearman(a: Float64[np.ndarray, " k"], b: Float64[np.ndarray, " k"]) -> float:
+    """Return the correlation of the ranks of two lists, ties sharing the mean of theirs; 0 where one is constant."""
+    ranks = [np.mean([values[:, None] > values, values[:, None] >= values], axis=0).sum(axis=1) for values in (a, b)]
+    centred = [values - values.mean() for values in ranks]
+    scale = np.linalg.norm(centred[0]) * np.linalg.norm(centred[1])
+    return float(centred[0] @ centred[1] / scale) if scale else 0.0
+
+
+def _predict(X: np.ndarray, moved: np.ndarray, span: np.ndarray, beta: np.ndarray, penalty: float) -> Float64[np.ndarray, " 5"]:
+    z = moved - (moved @ span.T) @ span
+    along, wrong = z @ beta, (X - moved) @ beta
+    square = np.sum(z * z, axis=1)[:, None]
+    gain, net = outside_gain(along, square, penalty), outside_gain(along, square, penalty, wrong)
+    classes = [np.sum(values, axis=1).mean() for values in (along**2, gain, wrong**2, net)]
+    return np.array([square.mean(), *classes])
+
+
+def _embedding(data: Data, features: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the map from pixels to rows of X: the pixels themselves, or random features max(0, Wx + b) / sqrt(features)."""
+    p = data.train.images[0].numel()
+    if features < 0:
+        raise ValueError(f"features must be at least 0, got {features}")
+    if not features:
+        if p > _MOST_PIXELS:
+            raise ValueError(
+                f"{data.name}: images of {p} values are too large to rank by pixels, ask for random features, e.g. 2000"
+            )
+        return lambda rows: rows
+    g = rng.generator(seed, "theory", "features")
+    size = np.mean(np.sum(pixels(data.train.images[:1000]) ** 2, axis=1)) ** 0.5
+    W, b = g.standard_normal((p, features)) / size, g.standard_normal(features)  # Wx and b are of one size
+    return lambda rows: np.maximum(rows @ W + b, 0) / features**0.5
+
+
+def _draw(name: str, draw: int, seed: int) -> tuple[float, list[float]]:
+    """Return a level, uniform over the paper's range, and a place: the same for all images, so that it is one matrix."""
+    transform, g = find(name), rng.generator(seed, "theory", "rank", name, draw)
+    level = g.uniform(-1.0 if transform.signed else 0.0, 1.0) if transform.graded else 0.0
+    return float(level), g.random(4).tolist()
+
+
+def _plan(name: str, level: float, place: Sequence[float], count: int) -> Plan:
+    return Plan.of([[name]] * count, levels=[[level]] * count, places=[[list(place)]] * count)
+
+
+def _one_hot(labels: torch.Tensor, classes: int) -> Float64[np.ndarray, "n c"]:
+    return np.eye(classes)[labels.numpy()]

@@ -1,0 +1,86 @@
+"""The commands of the theory lab, run as a user runs them."""
+
+import json
+import sys
+
+import pytest
+from PIL import Image
+
+from outspan.cli import main
+from outspan.theory.verify import verify
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments: object, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["outspan", "theory", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        out, err = capsys.readouterr()
+        assert exited.value.code == code, err
+        if code:
+            assert err.startswith("outspan: ")
+            assert err.count("\n") == 1
+        return err if code else out
+
+    return call
+
+
+def test_verify_prints_a_block_a_result_within_80_columns(run, monkeypatch):
+    found = verify(draws=100)
+    monkeypatch.setattr("outspan.theory.verify.verify", lambda *, draws, seed: found if (draws, seed) == (100, 0) else [])
+    out = run("verify", "--draws", 100)
+    assert "Theorem 1, eq. 1: flip, (n+1)λ" in out
+    assert "fails by" in out
+    assert "σ small (not met)" in out
+    assert max(map(len, out.splitlines())) <= 80
+    rows = json.loads(run("verify", "--draws", 100, "--json"))
+    assert len(rows) == out.count("\n  printed ") == len(found)
+    assert rows[0]["exact"] == found[0].exact
+
+
+def test_counterexample(run):
+    out = run("counterexample")
+    assert "0.8889" in out
+    assert "0.6111" in out
+    found = json.loads(run("counterexample", "--json"))
+    assert found["smallest"]["grown"] == pytest.approx(11 / 18)
+    assert all(case["grown"] < 0 < case["printed"] for case in found["spike"])
+
+
+def test_plot_writes_every_figure(run, tmp_path):
+    out = run("plot", "-o", tmp_path / "plots")
+    written = sorted(path.name for path in (tmp_path / "plots").iterdir())
+    assert len(written) == 5
+    assert all(name in out for name in written)
+    for name in written:
+        with Image.open(tmp_path / "plots" / name) as image:
+            assert image.size == (600, 360)
+
+
+def test_rank_writes_the_ranking(run, tmp_path):
+    scores = tmp_path / "scores.json"
+    scores.write_text('{"source": "here", "error": {"rotate": 1.0, "invert": 2.0, "shear_x": 1.5}}')
+    names = "rotate,invert,shear_x,blur"
+    arguments = ("--data", "digits", "--transforms", names, "--samples", 50, "--draws", 1)
+    out = run("rank", *arguments, "--measured", scores, "-o", tmp_path / "rank.json", "--figure", tmp_path / "rank.png")
+    assert "Spearman" in out
+    found = json.loads((tmp_path / "rank.json").read_text())
+    assert {row["name"] for row in found["rows"]} == set(names.split(","))
+    assert set(found["spearman"]) == {"energy", "along", "gain", "net"}
+    assert (tmp_path / "rank.png").stat().st_size > 1000
+    assert "Spearman" not in run("rank", *arguments, "-o", tmp_path / "rank.json")
+
+
+def test_refusals(run, tmp_path):
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"rotate": "low"}')
+    arguments = ("rank", "--data", "digits", "--transforms", "rotate", "-o", tmp_path / "rank.json")
+    assert "must be numbers by transform" in run(*arguments, "--measured", bad, code=2)
+    assert "not a readable JSON file" in run(*arguments, "--measured", tmp_path / "none.json", code=2)
+    assert "--measured" in run(*arguments, "--figure", tmp_path / "rank.png", code=2)
+    assert "'mixup' mixes labels" in run("rank", "--data", "digits", "--transforms", "mixup", "-o", tmp_path / "r.json", code=2)
+    assert "verify" in run("--help")
+    for command in ("verify", "counterexample", "plot", "rank"):
+        assert "Example: outspan theory" in run(command, "--help")
+    assert not (tmp_path / "rank.json").exists()

@@ -1,0 +1,159 @@
+"""The ranking: matrices against pixels, the fit and the correlation against what is known, and the refusals."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import make_images
+from outspan import rng
+from outspan.data.sets import Data, Split
+from outspan.plan import Plan
+from outspan.theory.bounds import Setting
+from outspan.theory.rank import LINEAR, fit, pixel_sources, pixels, rank, rankable, spearman, transformed_pixels
+from outspan.theory.ridge import ridge_error, ridge_estimate
+from outspan.theory.rows import Rows, projected
+from outspan.transforms.apply import apply
+from outspan.transforms.table import TRANSFORMS
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@given(st.floats(0, 1, width=32), st.lists(st.floats(0, 0.99), min_size=4, max_size=4), st.integers(1, 3), st.integers(0, 99))
+def test_the_matrix_of_a_transform_gives_its_pixels(name, level, place, channels, seed):
+    level = level if TRANSFORMS[name].graded else 0.0
+    images = make_images(seed, 2, 1 if channels < 3 else 3, 9, 7)
+    applied = apply(images, Plan.of([[name]] * 2, levels=[[level]] * 2, places=[[place]] * 2))
+    np.testing.assert_array_equal(transformed_pixels(images, name, level, place), pixels(applied))
+
+
+def test_pixel_numbers_beyond_two_bytes():
+    sources = pixel_sources("vertical_flip", 0.0, [0.0] * 4, 300, 300)
+    np.testing.assert_array_equal(sources, np.arange(90_000).reshape(300, 300)[::-1].reshape(-1))
+
+
+def test_what_is_no_matrix_is_refused():
+    with pytest.raises(ValueError, match="'invert' is not a matrix of zeros and ones"):
+        pixel_sources("invert", 0.0, [0.0] * 4, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "known"),
+    [([1, 2, 3, 4], [10, 20, 30, 40], 1.0), ([1, 2, 3, 4], [4, 3, 2, 1], -1.0), ([1, 2, 3], [2, 2, 2], 0.0)],
+)
+def test_spearman_by_hand(a, b, known):
+    assert spearman(np.array(a, dtype=float), np.array(b, dtype=float)) == pytest.approx(known)
+
+
+@given(st.permutations(range(8)))
+def test_spearman_without_ties_is_the_textbook_formula(order):
+    d = np.array(order) - np.arange(8)
+    known = 1 - 6 * np.sum(d**2) / (8 * 63)
+    assert spearman(np.exp(np.array(order)), np.arange(8.0)) == pytest.approx(known)
+
+
+def test_spearman_shares_the_ranks_of_ties():
+    # Ranks 1, 2.5, 2.5, 4 against 1, 2, 3, 4.
+    assert spearman(np.array([0.0, 5.0, 5.0, 9.0]), np.arange(4.0)) == pytest.approx(4.5 / (4.5 * 5) ** 0.5)
+
+
+@pytest.mark.parametrize("shape", [(30, 8), (8, 30)])
+def test_the_fit_is_ridge_at_its_lam(shape):
+    g = rng.generator(0, "fit", *shape)
+    X, beta, more = g.standard_normal(shape), g.standard_normal((shape[1], 3)), g.standard_normal((50, shape[1]))
+    Y = X @ beta + g.standard_normal((shape[0], 3))
+    lam, found = fit(X, Y, more, more @ beta)
+    np.testing.assert_allclose(found, ridge_estimate(X, Y, lam), rtol=1e-8)
+    for step in (10**0.5, 10**-0.5):  # to the neighbours among the values tried
+        other = ridge_estimate(X, Y, step * lam)
+        assert np.mean((more @ (found - beta)) ** 2) < np.mean((more @ (other - beta)) ** 2)
+
+
+@pytest.fixture
+def small():
+    """Forty images of two classes whose label is how bright the left half is."""
+    images = torch.from_numpy(rng.generator(0, "small").integers(0, 256, (40, 1, 6, 6), dtype=np.uint8))
+    labels = (images[:, :, :, :3].double().mean((1, 2, 3)) > 128).long()
+    return Data("small", Split(images, labels), Split(images, labels), ("0", "1"))
+
+
+def test_predictions_are_those_of_direct_solves(small):
+    found = rank(small, ["vertical_flip"], samples=20)
+    row = found.rows[0]
+    order = rng.generator(0, "theory", "rank").permutation(40)
+    X, Y = pixels(small.train.images[order]), np.eye(2)[small.train.labels[order].numpy()]
+    centre = X.mean(axis=0)
+    X, Y = X - centre, Y - Y.mean(axis=0)
+    moved = pixels(small.train.images[order[:20]].flip(2)) - centre
+    held = rng.generator(0, "theory", "held out").permutation(40)
+    others = pixels(small.test.images[held]) - centre, np.eye(2)[small.test.labels[held].numpy()]
+    _, beta = fit(X, Y, others[0], others[1] - np.eye(2)[small.train.labels.numpy()].mean(axis=0))
+    gain = net = 0.0
+    for i in range(20):
+        for column in beta.T:
+            s = Setting(X[:20], column, found.lam, 0.0)
+            raw = Rows(moved[i][None], np.eye(1, 20, i))  # with the label of its source
+            z = projected(s.X, raw)
+            mean = s.X @ column
+            right = Rows(z.x, z.weights + (z.x @ column - z.weights @ mean)[:, None] * mean / (mean @ mean))
+            before = ridge_error(s.X, column, s.lam, 0.0)
+            net += (before - ridge_error(s.X, column, s.lam, 0.0, added=z)).bias / 20
+            gain += (before - ridge_error(s.X, column, s.lam, 0.0, added=right)).bias / 20
+    assert [row.gain, row.net] == pytest.approx([gain, net], rel=1e-7)
+    assert row.linear
+    assert row.measured is None
+
+
+def test_what_keeps_every_label_moves_nothing(small):
+    # The label is in the left half: turned upside down it stays, mirrored it goes.
+    found = {row.name: row for row in rank(small, ["vertical_flip", "horizontal_flip", "color"], samples=20).rows}
+    assert found["vertical_flip"].moved < found["horizontal_flip"].moved
+    assert found["color"].energy == pytest.approx(0, abs=1e-20)  # of grey images: nothing new
+    assert found["color"].gain == pytest.approx(0, abs=1e-20)
+
+
+def test_ranking_is_sorted_deterministic_and_held_against_what_is_measured(small):
+    names = ["invert", "rotate", "posterize", "blur"]
+    first = rank(small, names, samples=10, measured={"invert": 3.0, "rotate": 1.0, "blur": 2.0, "other": 5.0})
+    assert first == rank(small, names, samples=10, measured={"invert": 3.0, "rotate": 1.0, "blur": 2.0, "other": 5.0})
+    gains = [row.gain for row in first.rows]
+    assert gains == sorted(gains, reverse=True)
+    scored = [row for row in first.rows if row.measured is not None]
+    known = spearman(np.array([row.energy for row in scored]), np.array([-row.measured for row in scored]))
+    assert first.spearman["energy"] == known
+    assert set(first.spearman) == {"energy", "along", "gain", "net"}
+    assert rank(small, names, samples=10).spearman == {}
+
+
+def test_random_features_take_more_samples_than_pixels(small):
+    found = rank(small, ["rotate"], samples=38, features=200, draws=1)
+    assert found.rows[0].energy > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"names": ["mixup"]}, "'mixup' mixes labels"),
+        ({"names": ["rotat"]}, "rotate"),
+        ({"samples": 36}, r"samples must lie in \[1, 35\], below the dimension 36, got 36"),
+        ({"samples": 0}, "samples must lie in"),
+        ({"draws": 0}, "draws must be at least 1, got 0"),
+        ({"features": -1}, "features must be at least 0, got -1"),
+    ],
+)
+def test_bad_input_is_named(small, options, said):
+    with pytest.raises(ValueError, match=said):
+        rank(small, **{"names": ["rotate"], "samples": 10, **options})
+
+
+def test_large_images_ask_for_features():
+    images = torch.zeros((3, 3, 40, 40), dtype=torch.uint8)
+    split = Split(images, torch.tensor([0, 1, 0]))
+    with pytest.raises(ValueError, match="images of 4800 values are too large to rank by pixels"):
+        rank(Data("large", split, split, ("0", "1")), ["rotate"], samples=1)
+
+
+def test_all_that_keep_labels_can_be_ranked(small):
+    found = rank(small, rankable(), samples=10, draws=1)
+    assert {row.name for row in found.rows} == set(TRANSFORMS) - {"identity", "mixup", "cutmix"}
+    assert all(np.isfinite([row.energy, row.along, row.gain, row.moved, row.net]).all() for row in found.rows)

@@ -53,7 +53,8 @@ def judge(checks: list[Check]) -> str:
     last = checks[-1]
     if not last.statement.met:
         return "condition not met"
-    return "holds" if _holds(checks, "printed") else f"fails by {100 * _departs(last, 'printed'):.3g} %"
+    percent = 100 * _departs(last, "printed")
+    return "holds" if _holds(checks, "printed") else f"fails by {percent:{',.0f' if percent >= 100 else '.3g'}} %"
 
 
 def _row(result: str, case: str, checks: list[Check], draws: int, seed: int) -> Row:

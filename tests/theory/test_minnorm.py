@@ -5,6 +5,7 @@ import pytest
 
 from linear import any_rows, setting
 from outspan import rng
+from outspan.theory.generate import with_spectrum
 from outspan.theory.minnorm import minnorm_error, minnorm_estimate, pinv_update, rank, smallest_singular
 from outspan.theory.rows import Rows
 
@@ -38,6 +39,17 @@ def test_rank_deficient_data_are_welcome():
     with pytest.raises(ValueError, match="X must have full rank 8, got rank 6"):
         smallest_singular(X)
     assert smallest_singular(s.X) == pytest.approx(np.linalg.svd(s.X, compute_uv=False)[-1], rel=1e-9)
+
+
+@pytest.mark.parametrize("smallest", [1e-3, 1e-6, 1e-9, 1e-12])
+@pytest.mark.parametrize("shape", [(7, 30), (30, 7)])
+def test_nearly_dependent_data_keep_their_singular_values(smallest, shape):
+    singular = np.geomspace(1, smallest, 7)
+    X = with_spectrum(singular, *shape, rng.generator(0, "near", *shape))
+    assert rank(X) == 7
+    assert smallest_singular(X) == pytest.approx(smallest, rel=1e-15 / smallest + 1e-12)
+    got = minnorm_error(X, np.ones(shape[1]), 1.0)
+    assert got.variance == pytest.approx(np.sum(np.linalg.svd(X, compute_uv=False) ** -2.0), rel=1e-14 / smallest + 1e-9)
 
 
 def test_rows_duplicated_with_their_own_noise_change_nothing():

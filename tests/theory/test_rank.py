@@ -104,6 +104,18 @@ def test_predictions_are_those_of_direct_solves(small):
     assert row.measured is None
 
 
+def test_images_that_repeat_span_no_more_than_once(small):
+    few = Split(small.train.images[:5].repeat(8, 1, 1, 1), small.train.labels[:5].repeat(8))
+    found = rank(Data("few", few, few, small.classes), ["rotate"], samples=30, draws=1, seed=2)
+    order = rng.generator(2, "theory", "rank").permutation(40)
+    level = float(rng.generator(2, "theory", "rank", "rotate", 0).uniform(-1, 1))
+    X = pixels(few.images[order])
+    moved = transformed_pixels(few.images[order[:30]], "rotate", level, [0.0] * 4) - X.mean(axis=0)
+    X = X - X.mean(axis=0)
+    left = moved - (np.linalg.lstsq(X[:30].T, moved.T, rcond=1e-10)[0].T @ X[:30])
+    assert found.rows[0].energy == pytest.approx(np.sum(left**2, axis=1).mean(), rel=1e-9)
+
+
 def test_what_keeps_every_label_moves_nothing(small):
     # The label is in the left half: turned upside down it stays, mirrored it goes.
     found = {row.name: row for row in rank(small, ["vertical_flip", "horizontal_flip", "color"], samples=20).rows}

@@ -100,6 +100,7 @@ def test_inverse_update_is_a_fresh_inverse():
         ({"beta": np.ones(4)}, r"beta must have the 3 entries of a row of X, got shape \[4\]"),
         ({"beta": np.array([1.0, np.nan, 0.0])}, "beta must be finite, got nan"),
         ({"X": np.full((2, 3), np.inf)}, "X must be finite, got inf"),
+        ({"X": np.eye(2, 3, dtype=np.float32)}, "X must be float64, got float32"),
         ({"X": np.ones(3)}, "X must be a matrix"),
         ({"X": np.ones((0, 3))}, "X must be a matrix"),
         ({"added": Rows(np.ones((1, 4)), np.ones((1, 2)))}, r"must have \[3, 2\] columns .* got \[4, 2\]"),

@@ -1,7 +1,6 @@
 """The minimum norm estimator, exactly: X^+ Y, its bias and variance, and rank-one updates of a pseudo-inverse."""
 
 import numpy as np
-import torch
 
 from outspan.shapes import Float64
 from outspan.theory.ridge import Error
@@ -45,6 +44,11 @@ def pinv_update(
     return A_pinv - np.outer(inside, s) - np.outer(s, inside) + (1 + u @ inside) * np.outer(s, s)
 
 
+def row_space(X: Float64[np.ndarray, "n p"]) -> Float64[np.ndarray, "r p"]:
+    """Return orthonormal rows that span the rows of X."""
+    return _svd(X)[2]
+
+
 def rank(X: Float64[np.ndarray, "n p"]) -> int:
     """Return the number of singular values of X that are more than rounding."""
     return len(_svd(X)[1])
@@ -63,8 +67,7 @@ def _svd(
 ) -> tuple[Float64[np.ndarray, "n r"], Float64[np.ndarray, " r"], Float64[np.ndarray, "r p"]]:
     """Return the thin singular value decomposition without what is rounding."""
     wide = X.shape[0] < X.shape[1]
-    # QR first, and torch's: of 1,000 by 20,000 numpy's takes four times as long, a plain decomposition seven times.
-    Q, R = (part.numpy() for part in torch.linalg.qr(torch.from_numpy(X.T if wide else X)))
+    Q, R = np.linalg.qr(X.T if wide else X)  # first: it halves the time for a matrix of 1,000 by 20,000
     U, s, V = np.linalg.svd(R.T if wide else R)
     U, V = (U, V @ Q.T) if wide else (Q @ U, V)
     r = int(np.sum(s > s[0] * max(X.shape) * np.finfo(float).eps))

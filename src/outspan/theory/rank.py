@@ -21,6 +21,7 @@ from outspan.data.sets import Data
 from outspan.plan import Plan
 from outspan.shapes import Float64, Images, Int64
 from outspan.theory.bounds import outside_gain
+from outspan.theory.minnorm import row_space
 from outspan.transforms.apply import apply
 from outspan.transforms.table import TRANSFORMS, find
 
@@ -96,7 +97,7 @@ def rank(
     _, beta = fit(X, Y, *others)
     lam, _ = fit(X[:samples], Y[:samples], *others)
     images = data.train.images[order[:samples]]
-    span = np.linalg.svd(X[:samples], full_matrices=False)[2]
+    span = row_space(X[:samples])
     rows = []
     for name in names:
         found = np.zeros(5)

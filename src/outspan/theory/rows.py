@@ -96,8 +96,10 @@ def check(X: Float64[np.ndarray, "n p"], beta: Float64[np.ndarray, " p"], sigma:
         raise ValueError(f"X must be a matrix of at least one row and column, got shape {list(X.shape)}")
     if beta.shape != X.shape[1:]:
         raise ValueError(f"beta must have the {X.shape[1]} entries of a row of X, got shape {list(beta.shape)}")
-    finite("X", X)
-    finite("beta", beta)
+    for name, values in (("X", X), ("beta", beta)):
+        if values.dtype != np.float64:
+            raise ValueError(f"{name} must be float64, got {values.dtype}")
+        finite(name, values)
     if not 0 <= sigma < np.inf:
         raise ValueError(f"sigma must be at least 0, got {sigma}")
     if added is not None:

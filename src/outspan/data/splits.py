@@ -43,6 +43,10 @@ class Split:
         """Return some of the images."""
         return Split(self.images[rows], self.labels[rows])
 
+    def read(self, rows: Tensor) -> "Split":
+        """Return some of the images, in memory."""
+        return self.take(rows)
+
     def to(self, device: torch.device) -> "Split":
         """Return it where batches are wanted."""
         return Split(self.images.to(device), self.labels.to(device))
@@ -79,6 +83,11 @@ class Files:
     def take(self, rows: Tensor) -> "Files":
         """Return some of the images."""
         return Files([self.paths[row] for row in rows.tolist()], self.labels[rows], self.size, self.workers)
+
+    def read(self, rows: Tensor) -> Split:
+        """Return some of the images, in memory."""
+        parts = list(self.batches(rows.split(100), torch.device("cpu")))
+        return Split(torch.cat([images for images, _ in parts]), self.labels[rows])
 
     def to(self, device: torch.device) -> "Files":
         """Return it as it is: files stay where they are."""

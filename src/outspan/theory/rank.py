@@ -10,6 +10,7 @@ stands for beta, one column a class. For each transform, over the n images and s
 - `net`: the gain with the label that moved, which may be below 0.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -85,18 +86,19 @@ def rank(
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
     embed = _embedding(data, features, seed)
-    order = rng.generator(seed, "theory", "rank").permutation(len(data.train))[:_FIT]
-    held = rng.generator(seed, "theory", "held out").permutation(len(data.test))[:_HELD_OUT]
-    X, Y = embed(pixels(data.train.images[order])), _one_hot(data.train.labels[order], len(data.classes))
+    order = torch.from_numpy(rng.generator(seed, "theory", "rank").permutation(len(data.train)))
+    kept = min(_HELD_OUT, len(order) // 5)
+    held, known = data.train.read(order[:kept]), data.train.read(order[kept:][:_FIT])
+    X, Y = embed(pixels(known.images)), _one_hot(known.labels, len(data.classes))
     most = min(len(X), X.shape[1]) - 1
     if not 1 <= samples <= most:
         raise ValueError(f"samples must lie in [1, {most}], below the dimension {X.shape[1]}, got {samples}")
     centre, share = X.mean(axis=0), Y.mean(axis=0)
     X, Y = X - centre, Y - share
-    others = embed(pixels(data.test.images[held])) - centre, _one_hot(data.test.labels[held], len(data.classes)) - share
+    others = embed(pixels(held.images)) - centre, _one_hot(held.labels, len(data.classes)) - share
     _, beta = fit(X, Y, *others)
     lam, _ = fit(X[:samples], Y[:samples], *others)
-    images = data.train.images[order[:samples]]
+    images = known.images[:samples]
     span = row_space(X[:samples])
     rows = []
     for name in names:
@@ -104,8 +106,8 @@ def rank(
         for draw in range(draws):
             moved = embed(transformed_pixels(images, name, *_draw(name, draw, seed))) - centre
             found += _predict(X[:samples], moved, span, beta, samples * lam) / draws
-        known = None if measured is None else measured.get(name)
-        rows.append(Ranked(name, name in LINEAR, *found.tolist(), measured=known))
+        score = None if measured is None else measured.get(name)
+        rows.append(Ranked(name, name in LINEAR, *found.tolist(), measured=score))
     rows.sort(key=lambda row: -row.gain)
     scored = [row for row in rows if row.measured is not None]
     agree = {}
@@ -181,7 +183,7 @@ def _predict(X: np.ndarray, moved: np.ndarray, span: np.ndarray, beta: np.ndarra
 
 def _embedding(data: Data, features: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
     """Return the map from pixels to rows of X: the pixels themselves, or random features max(0, Wx + b) / sqrt(features)."""
-    p = data.train.images[0].numel()
+    p = math.prod(data.train.shape)
     if features < 0:
         raise ValueError(f"features must be at least 0, got {features}")
     if not features:
@@ -191,7 +193,7 @@ def _embedding(data: Data, features: int, seed: int) -> Callable[[np.ndarray], n
             )
         return lambda rows: rows
     g = rng.generator(seed, "theory", "features")
-    size = np.mean(np.sum(pixels(data.train.images[:1000]) ** 2, axis=1)) ** 0.5
+    size = np.mean(np.sum(pixels(data.train.read(torch.arange(min(1000, len(data.train)))).images) ** 2, axis=1)) ** 0.5
     W, b = g.standard_normal((p, features)) / size, g.standard_normal(features)  # Wx and b are of one size
     return lambda rows: np.maximum(rows @ W + b, 0) / features**0.5
 

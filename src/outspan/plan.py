@@ -133,10 +133,20 @@ class Plan:
 
     def then(self, other: "Plan") -> "Plan":
         """Append the steps of another plan, whose row k goes on from this plan's output k; partners likewise."""
-        rows = len(self.ops)
-        if len(other.ops) != len(self.out) or not other._is_plain() or len(self.out.unique()) != len(self.out):
+        rows, plain = len(self.ops), self._is_plain()
+        if len(other.ops) != len(self.out) or not other._is_plain() or not (plain or len(self.out.unique()) == len(self.out)):
             raise ValueError(f"the second plan must have one row for each of {len(self.out)} outputs, got {len(other.ops)}")
         names = tuple(dict.fromkeys((*self.names, *other.names)))
+        if plain:
+            return Plan(
+                names,
+                torch.cat([self._ops_by(names), other._ops_by(names)], dim=1),
+                torch.cat([self.levels, other.levels], dim=1),
+                torch.cat([self.places, other.places], dim=1),
+                torch.cat([self.partners, other.partners], dim=1),
+                self.source,
+                self.out,
+            )
         rows_of = torch.cat([self.out, torch.tensor([-1])])  # the last entry stands for "none"
         added = {
             "ops": torch.full((rows, other.ops.shape[1]), -1, dtype=torch.int16),

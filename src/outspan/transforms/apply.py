@@ -1,7 +1,7 @@
 """The only executor: checks a plan against its images, picks the backend, and says what each step means."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -55,16 +55,18 @@ def magnitudes(plan: Plan, name: str, rows: Tensor, step: int) -> PerSample:
     return TRANSFORMS[name].rest + TRANSFORMS[name].span * plan.levels[rows, step].double()
 
 
-def rows_by_transform(plan: Plan, step: int) -> dict[str, Tensor]:
-    """Return which rows a step changes, by the transform that does it; level 0 of a graded one changes nothing."""
-    column = plan.ops[:, step]
+def rows_by_transform(plan: Plan, step: int, names: Collection[str] | None = None) -> dict[str, Tensor]:
+    """Return which rows a step changes, by the transform that does it, of `names` or all; level 0 changes nothing."""
+    column, levels = plan.ops[:, step].numpy(), plan.levels[:, step].numpy()
     found = {}
     for op, name in enumerate(plan.names):
+        if names is not None and name not in names:
+            continue
         acts = column == op
         if TRANSFORMS[name].graded:
-            acts &= plan.levels[:, step] != 0
+            acts &= levels != 0
         if acts.any():
-            found[name] = acts.nonzero().squeeze(1)
+            found[name] = torch.from_numpy(acts.nonzero()[0])
     return found
 
 

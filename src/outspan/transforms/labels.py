@@ -23,13 +23,12 @@ def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tup
     check_plan(plan, len(labels))
     device = labels.device
     state = soft[send(plan.source, device)]
-    for step in range(plan.ops.shape[1]):
-        before, state = state, state.clone()
-        for name, rows in rows_by_transform(plan, step).items():
-            share_of = TRANSFORMS[name].share
-            if share_of is None:
-                continue
-            share = share_of(magnitudes(plan, name, rows, step), plan.places[rows, step].double(), size)
+    mixing = {name: share for name in plan.names if (share := TRANSFORMS[name].share) is not None}
+    for step in range(plan.ops.shape[1] if mixing else 0):
+        changes = rows_by_transform(plan, step, mixing)
+        before, state = state, state.clone() if changes else state
+        for name, rows in changes.items():
+            share = mixing[name](magnitudes(plan, name, rows, step), plan.places[rows, step].double(), size)
             share = send(share, device).unsqueeze(1)
             here, partner = send(rows, device), send(plan.partners[rows, step], device)
             state[here] = (1 - share) * before[here] + share * before[partner]

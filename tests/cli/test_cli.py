@@ -11,29 +11,10 @@ import pytest
 from PIL import Image
 
 from outspan import TRANSFORMS, Plan
-from outspan.cli import app, main
+from outspan.cli import app
 from outspan.data import example_image
 from outspan.train import checkpoint
 from pillow import apply_with_pillow
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command line and check its exit code; a refusal is one line and no traceback."""
-
-    def call(*arguments: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        out, err = capsys.readouterr()
-        assert exited.value.code == code, err
-        if code:
-            assert err.startswith("outspan: ")
-            assert err.count("\n") == 1
-            assert out == ""
-        return err if code else out
-
-    return call
 
 
 @pytest.fixture

@@ -1,29 +1,16 @@
 """The commands of the theory lab, run as a user runs them."""
 
 import json
-import sys
 
 import pytest
 from PIL import Image
 
-from outspan.cli import main
 from outspan.theory.verify import verify
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["outspan", "theory", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        out, err = capsys.readouterr()
-        assert exited.value.code == code, err
-        if code:
-            assert err.startswith("outspan: ")
-            assert err.count("\n") == 1
-        return err if code else out
-
-    return call
+def run(run):
+    return lambda *arguments, code=0: run("theory", *arguments, code=code)
 
 
 def test_verify_prints_a_block_a_result_within_80_columns(run, monkeypatch):

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from outspan import models
+from outspan.data.sets import load
+from outspan.models import shake
 
 
 @pytest.mark.parametrize(
@@ -13,10 +15,15 @@ from outspan import models
         ("wide_resnet-28-2", 1.47),
         ("wide_resnet-40-2", 2.24),
         ("wide_resnet-16-4", 2.75),
+        ("shake_shake-26-2x96d", 26.2),
+        ("pyramidnet-272-200", 26.0),
+        ("resnet-50", 25.6),
+        ("resnet-18", 11.7),
     ],
 )
 def test_parameters_are_the_papers(name, millions):
-    model = models.build(name, (3, 32, 32), 10)
+    with torch.device("meta"):
+        model = models.build(name, (3, 32, 32), 1000 if name.startswith("resnet") else 10)
     assert sum(parameter.numel() for parameter in model.parameters()) / 1e6 == pytest.approx(millions, rel=0.01)
 
 
@@ -32,7 +39,10 @@ def test_the_mlps_width_is_in_its_name():
             models.build(name, (1, 28, 28), 10)
 
 
-@pytest.mark.parametrize("name", ["mlp", "convnet", "wide_resnet-16-4"])
+SMALL = ["shake_shake-26-2x4d", "pyramidnet-11-8", "resnet-18"]
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet", "wide_resnet-16-4", *SMALL])
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 9, 13)])
 def test_logits_have_one_column_a_class(name, shape):
     model = models.build(name, shape, 7).eval()
@@ -44,5 +54,82 @@ def test_unknown_names_and_missing_packages_are_said():
         models.build("wideresnet-28-2", (3, 32, 32), 10)
     with pytest.raises(ValueError, match="needs timm, which is not installed"):
         models.build("timm:resnet18", (3, 32, 32), 10)
-    with pytest.raises(ValueError, match=r"depth must be 6 n \+ 4, got 27"):
-        models.wide_resnet((3, 32, 32), 10, depth=27, width=2)
+    for name, message in (
+        ("wide_resnet-27-2", r"depth must be 6 n \+ 4, got 27"),
+        ("pyramidnet-270-200", r"depth must be 9 n \+ 2, got 270"),
+        ("resnet-20", "depth must be one of 18, 34, 50, 101, got 20"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            models.build(name, (3, 32, 32), 10)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_evaluation_draws_nothing(name):
+    model = models.build(name, (3, 16, 16), 4)
+    images = torch.randn(3, 3, 16, 16)
+    model.eval()
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        assert torch.equal(model(images), model(images))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_scale_differs_on_the_way_back():
+    values = torch.randn(5, 2, 3, 3, requires_grad=True)
+    there, back = torch.rand(5, 1, 1, 1), torch.rand(5, 1, 1, 1)
+    out = shake.scale(values, there, back)
+    assert torch.allclose(out, there * values)
+    out.sum().backward()
+    assert torch.allclose(values.grad, back.expand_as(values))
+
+
+def test_shake_shake_mixes_each_image_by_its_own_share():
+    ones, zeros = torch.ones(4000, 1, 1, 1, requires_grad=True), torch.zeros(4000, 1, 1, 1, requires_grad=True)
+    mixed = shake.shake_shake(ones, zeros, training=True)
+    mixed.sum().backward()
+    for share in (mixed.detach(), ones.grad):
+        assert share.min() >= 0
+        assert share.max() <= 1
+        assert share.mean() == pytest.approx(0.5, abs=5 * (1 / 12 / 4000) ** 0.5)
+        assert share.var() == pytest.approx(1 / 12, rel=0.1)
+    assert abs(torch.corrcoef(torch.stack([mixed.detach().flatten(), ones.grad.flatten()]))[0, 1]) < 0.1  # two draws
+    assert torch.allclose(ones.grad + zeros.grad, torch.ones(()))
+    assert torch.equal(shake.shake_shake(ones, zeros, training=False), torch.full((4000, 1, 1, 1), 0.5))
+
+
+def test_shake_drop_passes_with_its_survival_and_is_its_own_mean():
+    passed, means = 0, []
+    for _ in range(2000):
+        values = torch.ones(8, 1, 1, 1, requires_grad=True)
+        out = shake.shake_drop(values, 0.7, training=True)
+        out.sum().backward()
+        if torch.equal(out, torch.ones(8, 1, 1, 1)):
+            passed += 1
+            assert torch.equal(values.grad, torch.ones(8, 1, 1, 1))
+        else:
+            assert out.abs().max() <= 1
+            assert 0 <= values.grad.min() <= values.grad.max() <= 1
+        means.append(float(out.detach().mean()))
+    assert passed / 2000 == pytest.approx(0.7, abs=5 * (0.21 / 2000) ** 0.5)
+    evaluated = shake.shake_drop(torch.ones(1, 1, 1, 1), 0.7, training=False)
+    assert float(evaluated) == pytest.approx(0.7)
+    assert sum(means) / 2000 == pytest.approx(0.7, abs=0.06)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["shake_shake-26-2x8d", "pyramidnet-29-16", "resnet-18", "wide_resnet-16-4"])
+def test_it_learns_256_images_by_heart(name):
+    digits = load("digits")
+    images, labels = digits.train.images[:256].float() / 255, digits.train.labels[:256]
+    images = torch.nn.functional.avg_pool2d(images, 2)
+    torch.manual_seed(0)
+    model = models.build(name, (1, 14, 14), 10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    for step in range(300):
+        optimizer.param_groups[0]["lr"] = 0.1 * (1 - step / 300)
+        model.train()
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    model.eval()
+    assert torch.equal(model(images).argmax(1), labels)

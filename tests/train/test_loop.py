@@ -73,6 +73,16 @@ def test_stopped_after_every_step_it_ends_the_same(tmp_path):
     assert chosen[0] == chosen[1]
 
 
+@pytest.mark.parametrize("model", ["shake_shake-26-2x4d", "pyramidnet-11-8"])
+def test_noise_inside_a_model_is_the_same_after_a_stop(model, tmp_path):
+    recipe = replace(SMALL, model=model, epochs=1)
+    train(recipe, out=tmp_path / "whole", data=few(60))
+    with pytest.raises(Stopped):
+        train(recipe, out=tmp_path / "parts", data=few(60), on_step=lambda progress: progress["step"] == 1)
+    train(recipe, out=tmp_path / "parts", data=few(60))
+    assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
+
+
 def test_every_chosen_image_is_counted(tmp_path):
     train(replace(SMALL, policy="uncertain", keep=2, epochs=2), out=tmp_path, data=few())
     for epoch, line in enumerate(compositions.read(tmp_path)):

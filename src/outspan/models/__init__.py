@@ -1,36 +1,47 @@
 """Models. A model knows nothing of training: bytes have become numbers before, logits come out."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from torch import nn
 
 from outspan.config import unknown
 from outspan.models.convnet import convnet
 from outspan.models.mlp import mlp
+from outspan.models.pyramidnet import pyramidnet
+from outspan.models.resnet import resnet
+from outspan.models.shake_shake import shake_shake
 from outspan.models.wide_resnet import wide_resnet
 
-# Called with the images' shape [C, H, W] and the number of classes.
-MODELS: dict[str, Callable[[tuple[int, int, int], int], nn.Module]] = {
-    "mlp": lambda shape, classes: mlp(shape, classes),
-    "convnet": lambda shape, classes: convnet(shape, classes),
-    "wide_resnet-16-4": lambda shape, classes: wide_resnet(shape, classes, depth=16, width=4),
-    "wide_resnet-28-2": lambda shape, classes: wide_resnet(shape, classes, depth=28, width=2),
-    "wide_resnet-28-10": lambda shape, classes: wide_resnet(shape, classes, depth=28, width=10),
-    "wide_resnet-40-2": lambda shape, classes: wide_resnet(shape, classes, depth=40, width=2),
-}
+Shape = tuple[int, int, int]
+# A name's pattern: what it builds for images [C, H, W], a number of classes and the numbers in the name.
+FAMILIES: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
+    {
+        "mlp": mlp,
+        "mlp-N": lambda shape, classes, hidden: mlp(shape, classes, hidden=hidden),
+        "convnet": convnet,
+        "wide_resnet-N-N": lambda shape, classes, depth, width: wide_resnet(shape, classes, depth=depth, width=width),
+        "shake_shake-26-2xNd": lambda shape, classes, width: shake_shake(shape, classes, width=width),
+        "pyramidnet-N-N": lambda shape, classes, depth, alpha: pyramidnet(shape, classes, depth=depth, alpha=alpha),
+        "resnet-N": lambda shape, classes, depth: resnet(shape, classes, depth=depth),
+    }
+)
+PUBLISHED = (
+    "mlp", "convnet", "wide_resnet-16-4", "wide_resnet-28-2", "wide_resnet-28-10", "wide_resnet-40-2", "shake_shake-26-2x96d",
+    "pyramidnet-272-200", "resnet-18", "resnet-50",
+)  # fmt: skip
 
 
-def build(name: str, shape: tuple[int, int, int], classes: int) -> nn.Module:
-    """Return a model by name, for images [C, H, W]; `mlp-HIDDEN`, and `timm:NAME` where timm is installed."""
+def build(name: str, shape: Shape, classes: int) -> nn.Module:
+    """Return a model by name, for images [C, H, W]; `timm:NAME` where timm is installed."""
     if name.startswith("timm:"):
         try:
             import timm  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise ValueError(f"model {name!r} needs timm, which is not installed") from None
         return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0])
-    if re.fullmatch("mlp-[1-9][0-9]*", name):
-        return mlp(shape, classes, hidden=int(name.removeprefix("mlp-")))
-    if name not in MODELS:
-        raise unknown("model", name, MODELS, "mlp-HIDDEN", "timm:NAME")
-    return MODELS[name](shape, classes)
+    for pattern, make in FAMILIES.items():
+        if found := re.fullmatch(pattern.replace("N", "([1-9][0-9]{0,4})"), name):
+            return make(shape, classes, *map(int, found.groups()))
+    raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME")

@@ -1,0 +1,46 @@
+"""Residual networks (arXiv:1512.03385) for images of ImageNet's size; the stride is on the 3x3 convolution."""
+
+from torch import Tensor, nn
+
+
+class Block(nn.Module):
+    """Convolutions with batch normalisation beside a shortcut: 3x3 twice, or a bottleneck of four times the width."""
+
+    def __init__(self, before: int, width: int, stride: int, *, bottleneck: bool) -> None:
+        super().__init__()
+        after = 4 * width if bottleneck else width
+        plan = [(before, width, 1, 1), (width, width, 3, stride), (width, after, 1, 1)]
+        layers: list[nn.Module] = []
+        for i, o, kernel, step in plan if bottleneck else [(before, width, 3, stride), (width, width, 3, 1)]:
+            layers += [nn.Conv2d(i, o, kernel, step, kernel // 2, bias=False), nn.BatchNorm2d(o), nn.ReLU()]
+        self.layers = nn.Sequential(*layers[:-1])
+        nn.init.zeros_(layers[-2].weight)  # a block begins as its shortcut  # pyright: ignore[reportArgumentType]
+        self.shortcut: nn.Module = nn.Identity()
+        if stride > 1 or before != after:
+            self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+        self.active = nn.ReLU()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the block's output."""
+        return self.active(self.layers(images) + self.shortcut(images))
+
+
+_STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
+
+
+def resnet(shape: tuple[int, int, int], classes: int, *, depth: int) -> nn.Sequential:
+    """Return ResNet-18, -34, -50 or -101."""
+    if depth not in _STAGES:
+        raise ValueError(f"depth must be one of {', '.join(map(str, _STAGES))}, got {depth}")
+    layers: list[nn.Module] = [nn.Conv2d(shape[0], 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    before = 64
+    for stage, blocks in enumerate(_STAGES[depth]):
+        for i in range(blocks):
+            layers.append(Block(before, 64 << stage, 2 if stage and i == 0 else 1, bottleneck=depth >= 50))
+            before = (256 if depth >= 50 else 64) << stage
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes))
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return model

@@ -35,9 +35,11 @@ def experiments() -> dict[str, tuple[Recipe, int]]:
     for transforms in ("paper16", "geometric"):
         for arm in ("random", "max", "proportional"):
             found[f"mnist/mlp/{transforms}/{arm}"] = (replace(full, transforms=transforms, **ARMS[arm]), 5)
-    for model in ("mlp-30", "mlp-100", "mlp-300", "mlp-1000", "convnet"):
-        for arm, values in ARMS.items():
-            found[f"digits/{model}/{arm}"] = (replace(small, model=model, **values), 3)
+    mild = replace(full, transforms="geometric", candidates=2, **ARMS["proportional"])
+    found["mnist/mlp/geometric/proportional of 2"] = (mild, 5)
+    for model in ("mlp-30", "mlp-300", "convnet"):
+        for arm in ("none", "random", "max"):
+            found[f"digits/{model}/geometric/{arm}"] = (replace(small, model=model, **ARMS[arm]), 3)
     return found
 
 
@@ -57,7 +59,7 @@ def main() -> None:
     with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
         pending = {
             name: [
-                pool.submit(run, replace(recipe, seed=seed), asked.out / name.replace("/", "-") / str(seed))
+                pool.submit(run, replace(recipe, seed=seed), asked.out / name.replace("/", "-").replace(" ", "-") / str(seed))
                 for seed in range(seeds)
             ]
             for name, (recipe, seeds) in experiments().items()

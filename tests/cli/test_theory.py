@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from outspan import rng
 from outspan.theory.verify import verify
 
 
@@ -30,6 +32,7 @@ def test_counterexample(run):
     out = run("counterexample")
     assert "0.8889" in out
     assert "0.6111" in out
+    assert max(map(len, out.splitlines())) <= 80
     found = json.loads(run("counterexample", "--json"))
     assert found["smallest"]["grown"] == pytest.approx(11 / 18)
     assert all(case["grown"] < 0 < case["printed"] for case in found["spike"])
@@ -59,11 +62,31 @@ def test_rank_writes_the_ranking(run, tmp_path):
     assert "Spearman" not in run("rank", *arguments, "-o", tmp_path / "rank.json")
 
 
+def test_rank_reads_a_folder_of_images(run, tmp_path):
+    g = rng.generator(0, "folder")
+    for path in [tmp_path / split / kind / f"{i}.png" for split in ("train", "val") for kind in "ab" for i in range(15)]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(g.integers(0, 256, (9, 12, 3), dtype=np.uint8)).save(path)
+    arguments = ("rank", "--data", tmp_path, "--transforms", "rotate,invert", "--samples", 20, "-o", tmp_path / "rank.json")
+    said = run(*arguments, code=2)
+    assert "images of 150528 values are too large to rank by pixels" in said
+    out = run(*arguments, "--size", 8)
+    assert len(json.loads((tmp_path / "rank.json").read_text())["rows"]) == 2
+    assert max(map(len, out.removesuffix(f"wrote {tmp_path / 'rank.json'}\n").splitlines())) <= 80
+
+
 def test_refusals(run, tmp_path):
     bad = tmp_path / "bad.json"
     bad.write_text('{"rotate": "low"}')
     arguments = ("rank", "--data", "digits", "--transforms", "rotate", "-o", tmp_path / "rank.json")
-    assert "must be numbers by transform" in run(*arguments, "--measured", bad, code=2)
+    assert "must be finite numbers by transform" in run(*arguments, "--measured", bad, code=2)
+    bad.write_text('{"rotate": NaN}')
+    assert "must be finite numbers by transform" in run(*arguments, "--measured", bad, code=2)
+    bad.write_text('{"rotate": 1, "invert": 2, "blur": 3}')
+    few = run(*arguments, "--measured", bad, "--figure", tmp_path / "rank.png", code=2)
+    assert "needs the scores of at least three of the transforms" in few
+    nowhere = tmp_path / "none" / "rank.json"
+    assert f"there is no folder {nowhere.parent}" in run(*arguments[:-1], nowhere, code=2)
     assert "not a readable JSON file" in run(*arguments, "--measured", tmp_path / "none.json", code=2)
     assert "--measured" in run(*arguments, "--figure", tmp_path / "rank.png", code=2)
     assert "'mixup' mixes labels" in run("rank", "--data", "digits", "--transforms", "mixup", "-o", tmp_path / "r.json", code=2)

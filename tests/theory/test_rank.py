@@ -5,10 +5,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from conftest import make_images
 from outspan import rng
-from outspan.data.sets import Data, Split
+from outspan.data.sets import Data, Split, load
 from outspan.plan import Plan
 from outspan.theory.bounds import Setting
 from outspan.theory.rank import LINEAR, fit, pixel_sources, pixels, rank, rankable, spearman, transformed_pixels
@@ -81,13 +82,14 @@ def test_predictions_are_those_of_direct_solves(small):
     found = rank(small, ["vertical_flip"], samples=20)
     row = found.rows[0]
     order = rng.generator(0, "theory", "rank").permutation(40)
+    held, order = order[:8], order[8:]  # a fifth of the train images is held out, to choose lam by
     X, Y = pixels(small.train.images[order]), np.eye(2)[small.train.labels[order].numpy()]
-    centre = X.mean(axis=0)
-    X, Y = X - centre, Y - Y.mean(axis=0)
+    centre, share = X.mean(axis=0), Y.mean(axis=0)
+    X, Y = X - centre, Y - share
     moved = pixels(small.train.images[order[:20]].flip(2)) - centre
-    held = rng.generator(0, "theory", "held out").permutation(40)
-    others = pixels(small.test.images[held]) - centre, np.eye(2)[small.test.labels[held].numpy()]
-    _, beta = fit(X, Y, others[0], others[1] - np.eye(2)[small.train.labels.numpy()].mean(axis=0))
+    others = pixels(small.train.images[held]) - centre, np.eye(2)[small.train.labels[held].numpy()] - share
+    _, beta = fit(X, Y, *others)
+    assert found.lam == fit(X[:20], Y[:20], *others)[0]
     gain = net = 0.0
     for i in range(20):
         for column in beta.T:
@@ -107,7 +109,7 @@ def test_predictions_are_those_of_direct_solves(small):
 def test_images_that_repeat_span_no_more_than_once(small):
     few = Split(small.train.images[:5].repeat(8, 1, 1, 1), small.train.labels[:5].repeat(8))
     found = rank(Data("few", few, few, small.classes), ["rotate"], samples=30, draws=1, seed=2)
-    order = rng.generator(2, "theory", "rank").permutation(40)
+    order = rng.generator(2, "theory", "rank").permutation(40)[8:]
     level = float(rng.generator(2, "theory", "rank", "rotate", 0).uniform(-1, 1))
     X = pixels(few.images[order])
     moved = transformed_pixels(few.images[order[:30]], "rotate", level, [0.0] * 4) - X.mean(axis=0)
@@ -138,8 +140,20 @@ def test_ranking_is_sorted_deterministic_and_held_against_what_is_measured(small
 
 
 def test_random_features_take_more_samples_than_pixels(small):
-    found = rank(small, ["rotate"], samples=38, features=200, draws=1)
+    more = Split(small.train.images.repeat(2, 1, 1, 1), small.train.labels.repeat(2))
+    found = rank(Data("more", more, more, small.classes), ["rotate"], samples=38, features=200, draws=1)
     assert found.rows[0].energy > 0
+
+
+def test_the_test_split_decides_nothing(small):
+    other = Data("small", small.train, Split(255 - small.test.images, 1 - small.test.labels), small.classes)
+    assert rank(other, ["rotate", "invert"], samples=10) == rank(small, ["rotate", "invert"], samples=10)
+
+
+def test_images_in_chunks_are_the_images_at_once(small, monkeypatch):
+    whole = rank(small, ["rotate", "blur"], samples=20)
+    monkeypatch.setattr("outspan.theory.rank._CHUNK", 7)
+    assert rank(small, ["rotate", "blur"], samples=20) == whole
 
 
 @pytest.mark.parametrize(
@@ -147,8 +161,9 @@ def test_random_features_take_more_samples_than_pixels(small):
     [
         ({"names": ["mixup"]}, "'mixup' mixes labels"),
         ({"names": ["rotat"]}, "rotate"),
-        ({"samples": 36}, r"samples must lie in \[1, 35\], below the dimension 36, got 36"),
-        ({"samples": 0}, "samples must lie in"),
+        ({"samples": 32}, "small: samples must be at least 1 and below the dimension 36 and the 32 train images .*, got 32"),
+        ({"samples": 36, "features": 10}, "below the dimension 10 and the 32 train images that are not held out, got 36"),
+        ({"samples": 0}, "samples must be at least 1"),
         ({"draws": 0}, "draws must be at least 1, got 0"),
         ({"features": -1}, "features must be at least 0, got -1"),
     ],
@@ -163,6 +178,36 @@ def test_large_images_ask_for_features():
     split = Split(images, torch.tensor([0, 1, 0]))
     with pytest.raises(ValueError, match="images of 4800 values are too large to rank by pixels"):
         rank(Data("large", split, split, ("0", "1")), ["rotate"], samples=1)
+    with pytest.raises(ValueError, match=r"30000 random features of images of 4800 values are too many, .* or 20833 at most"):
+        rank(Data("large", split, split, ("0", "1")), ["rotate"], samples=1, features=30_000)
+
+
+@pytest.mark.parametrize(("count", "good"), [(1, False), (2, False), (3, True)])
+def test_few_images_are_ranked_or_refused(small, count, good):
+    few = small.train.take(torch.arange(count))
+    data = Data("few", few, few, small.classes)
+    if good:
+        assert np.isfinite(rank(data, ["rotate"], samples=1, draws=1).rows[0].gain)
+    else:
+        with pytest.raises(ValueError, match=f"the {count - 1} train images that are not held out"):
+            rank(data, ["rotate"], samples=1, draws=1)
+
+
+def test_a_folder_is_ranked_as_the_same_images_in_memory(small, tmp_path):
+    rgb = small.train.images.expand(-1, 3, -1, -1)
+    listed = torch.cat([(small.train.labels == label).nonzero() for label in (0, 1)]).squeeze(1)
+    for kind in ("train", "val"):
+        for place, row in enumerate(listed.tolist()):
+            path = tmp_path / kind / str(int(small.train.labels[row])) / f"{place:03d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rgb[row].permute(1, 2, 0).numpy()).save(path)
+    memory = Split(rgb[listed], small.train.labels[listed])
+    names = ["rotate", "invert", "blur"]
+    for options in ({"samples": 20}, {"samples": 20, "features": 50}):
+        found = rank(load(str(tmp_path), size=6), names, **options)
+        assert found.rows == rank(Data("", memory, memory, small.classes), names, **options).rows
+    with pytest.raises(ValueError, match="images of 150528 values are too large to rank by pixels, take a smaller size"):
+        rank(load(str(tmp_path)), names, samples=20)
 
 
 def test_all_that_keep_labels_can_be_ranked(small):

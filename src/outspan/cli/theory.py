@@ -1,6 +1,7 @@
 """The commands of the theory lab."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -67,19 +68,23 @@ def counterexample_command(
         typer.echo(json.dumps({"smallest": asdict(least), "spike": [asdict(case) for case in spikes]}, indent=2))
         return
     typer.echo(
-        f"""Theorem 1, equation 1, in the smallest case there is: one sample in two dimensions.
-  X = (1, 0), beta = (1, 1), F swaps the two entries, lam = 1/2, no noise: z = (0, 1), label 1.
+        f"""Theorem 1, equation 1, in the smallest case there is:
+  one sample in two dimensions, X = (1, 0), beta = (1, 1), F swaps the two
+  entries, lam = 1/2, no noise. So z = (0, 1), with the label 1.
   printed: the error falls by at least {least.printed:.4f}
-  exact:   it falls by {least.grown:.4f} with the penalty (n + 1) lam, by {least.held:.4f} with n lam held.
+  exact:   it falls by {least.grown:.4f} with the penalty (n + 1) lam,
+           by {least.held:.4f} with n lam held
 
-Equation 2, where every sample has the entry 1 along beta, and the sample shows a new entry 0.2 of beta:
-  n times the gain of adding it, correctly labelled, without noise"""
+Equation 2, where every sample has the entry 1 along beta, and the new one shows
+an entry 0.2 of beta that none had: n times the gain of adding it, correctly
+labelled, without noise"""
     )
     typer.echo(f"  {'n':>6} {'p':>6} {'printed':>10} {'(n + 1) lam':>12} {'n lam held':>12}")
     for case in spikes:
         values = (case.n * value for value in (case.printed, case.grown, case.held))
         typer.echo("  {:6} {:6} {:10.4f} {:12.4f} {:12.4f}".format(case.n, case.p, *values))
-    typer.echo("The larger penalty shrinks what is known by more than the new sample adds: hold n lam when you augment.")
+    typer.echo("The larger penalty takes more of what is known than the new sample adds:")
+    typer.echo("hold n lam when you augment.")
 
 
 @app.command("plot")
@@ -105,6 +110,7 @@ def rank_command(
     figure: Annotated[Path | None, typer.Option(help="A PNG of predicted against measured.")] = None,
     samples: Annotated[int, typer.Option(help="Images that the model knows, below the dimension.")] = 400,
     features: Annotated[int, typer.Option(help="Random features; 0 for the pixels.")] = 0,
+    size: Annotated[int, typer.Option(min=1, help="Of images read from a folder.")] = 224,
     draws: Annotated[int, typer.Option(help="Levels a transform.")] = 8,
     seed: Annotated[int, typer.Option(help="Which images, levels and features.")] = 0,
 ) -> None:
@@ -122,9 +128,15 @@ def rank_command(
 
     names = rankable() if transforms == "all" else tuple(dict.fromkeys(name.strip() for name in transforms.split(",")))
     scores = None if measured is None else _scores(measured)
-    if figure is not None and scores is None:
-        raise ValueError("--figure draws predicted against measured: name the scores with --measured")
-    ranking = rank(load(data), names, samples=samples, features=features, draws=draws, seed=seed, measured=scores)
+    if figure is not None:
+        if scores is None:
+            raise ValueError("--figure draws predicted against measured: name the scores with --measured")
+        if len(scores.keys() & set(names)) < 3:
+            raise ValueError(f"{measured}: --figure needs the scores of at least three of the transforms")
+    for path in (out, figure):
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"{path}: there is no folder {path.parent}")
+    ranking = rank(load(data, size=size), names, samples=samples, features=features, draws=draws, seed=seed, measured=scores)
     table = Table("transform", "matrix", "|z|²", "<z,β>²", "gain", "moved", "net", "measured", box=None, pad_edge=False)
     for row in ranking.rows:
         values = [f"{value:.1e}" for value in (row.energy, row.along, row.gain, row.moved, row.net)]
@@ -148,9 +160,13 @@ def _scores(path: Path) -> dict[str, float]:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: not a readable JSON file ({error})") from None
     scores = value.get("error", value) if isinstance(value, dict) else value
-    if not isinstance(scores, dict) or not all(type(score) in (int, float) for score in scores.values()):
-        raise ValueError(f'{path}: must be numbers by transform, {{"rotate": 1.08, …}}, got {value!r:.60}')
+    if not isinstance(scores, dict) or not all(map(_is_score, scores.values())):
+        raise ValueError(f'{path}: must be finite numbers by transform, {{"rotate": 1.08, …}}, got {value!r:.60}')
     return {name: float(score) for name, score in scores.items()}
+
+
+def _is_score(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 def _write(path: Path, write: Any) -> None:

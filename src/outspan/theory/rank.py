@@ -1,7 +1,8 @@
 """The theory as a prediction on your own images: which transform adds what a linear model does not know yet.
 
-n images are the data X, of pixels or of random features, with n below their dimension p; a ridge fit on many more images
-stands for beta, one column a class. For each transform, over the n images and several levels:
+n train images are the data X, of pixels or of random features, with n below their dimension p; a ridge fit on many more
+stands for beta, one column a class. lam is chosen on train images held out of both; the test split is not read. For each
+transform, over the n images and several levels:
 
 - `energy`: |z|^2, z being what the transformed image adds outside the span of X;
 - `along`: <z, beta>^2, how much of that the labels depend on;
@@ -33,7 +34,9 @@ LINEAR = (
 )  # fmt: skip
 PREDICTORS = ("energy", "along", "gain", "net")
 _MOST_PIXELS = 4096  # beyond, a p x p system is no longer a matter of seconds
+_MOST_WEIGHTS = 10**8  # 0.8 GB of random features
 _FIT, _HELD_OUT = 20_000, 2_000  # images for beta, and to choose lam by
+_CHUNK = 200  # images as numbers at a time: of 224 x 224 they are 0.2 GB
 
 
 @dataclass(frozen=True)
@@ -87,34 +90,39 @@ def rank(
         raise ValueError(f"draws must be at least 1, got {draws}")
     embed = _embedding(data, features, seed)
     order = torch.from_numpy(rng.generator(seed, "theory", "rank").permutation(len(data.train)))
-    kept = min(_HELD_OUT, len(order) // 5)
-    held, known = data.train.read(order[:kept]), data.train.read(order[kept:][:_FIT])
-    X, Y = embed(pixels(known.images)), _one_hot(known.labels, len(data.classes))
-    most = min(len(X), X.shape[1]) - 1
-    if not 1 <= samples <= most:
-        raise ValueError(f"samples must lie in [1, {most}], below the dimension {X.shape[1]}, got {samples}")
+    kept = min(_HELD_OUT, max(1, len(order) // 5))
+    held, known = order[:kept], order[kept:][:_FIT]
+    p = features or math.prod(data.train.shape)
+    if not 1 <= samples < min(len(known), p):
+        most = f"below the dimension {p} and the {len(known)} train images that are not held out"
+        raise ValueError(f"{data.name}: samples must be at least 1 and {most}, got {samples}")
+    (X, Y), others = (_read(data, rows, embed) for rows in (known, held))
     centre, share = X.mean(axis=0), Y.mean(axis=0)
-    X, Y = X - centre, Y - share
-    others = embed(pixels(held.images)) - centre, _one_hot(held.labels, len(data.classes)) - share
+    X, Y, others = X - centre, Y - share, (others[0] - centre, others[1] - share)
     _, beta = fit(X, Y, *others)
     lam, _ = fit(X[:samples], Y[:samples], *others)
-    images = known.images[:samples]
+    images = data.train.read(known[:samples]).images
     span = row_space(X[:samples])
     rows = []
     for name in names:
         found = np.zeros(5)
         for draw in range(draws):
-            moved = embed(transformed_pixels(images, name, *_draw(name, draw, seed))) - centre
-            found += _predict(X[:samples], moved, span, beta, samples * lam) / draws
+            level, place = _draw(name, draw, seed)
+            moved = np.concatenate([embed(transformed_pixels(some, name, level, place)) for some in images.split(_CHUNK)])
+            found += _predict(X[:samples], moved - centre, span, beta, samples * lam) / draws
         score = None if measured is None else measured.get(name)
         rows.append(Ranked(name, name in LINEAR, *found.tolist(), measured=score))
     rows.sort(key=lambda row: -row.gain)
-    scored = [row for row in rows if row.measured is not None]
-    agree = {}
-    if len(scored) > 2:
-        worst = np.array([-(row.measured or 0.0) for row in scored])
-        agree = {key: spearman(np.array([getattr(row, key) for row in scored]), worst) for key in PREDICTORS}
-    return Ranking(data.name, samples, features, draws, seed, lam, tuple(rows), agree)
+    return Ranking(data.name, samples, features, draws, seed, lam, tuple(rows), agreement(rows))
+
+
+def agreement(rows: Sequence[Ranked]) -> dict[str, float]:
+    """Return Spearman's correlation of each predictor with the measured scores, low being good; of two or fewer, nothing."""
+    scored = [(row, row.measured) for row in rows if row.measured is not None]
+    if len(scored) < 3:
+        return {}
+    good = np.array([-measured for _, measured in scored])
+    return {key: spearman(np.array([getattr(row, key) for row, _ in scored]), good) for key in PREDICTORS}
 
 
 def pixels(images: Images) -> Float64[np.ndarray, "n p"]:
@@ -188,14 +196,27 @@ def _embedding(data: Data, features: int, seed: int) -> Callable[[np.ndarray], n
         raise ValueError(f"features must be at least 0, got {features}")
     if not features:
         if p > _MOST_PIXELS:
-            raise ValueError(
-                f"{data.name}: images of {p} values are too large to rank by pixels, ask for random features, e.g. 2000"
-            )
+            hint = "take a smaller size, e.g. 32, or random features, e.g. 500"
+            raise ValueError(f"{data.name}: images of {p} values are too large to rank by pixels, {hint}")
         return lambda rows: rows
+    if p * features > _MOST_WEIGHTS:
+        hint = f"take a smaller size, or {_MOST_WEIGHTS // p} at most"
+        raise ValueError(f"{data.name}: {features} random features of images of {p} values are too many, {hint}")
     g = rng.generator(seed, "theory", "features")
-    size = np.mean(np.sum(pixels(data.train.read(torch.arange(min(1000, len(data.train)))).images) ** 2, axis=1)) ** 0.5
-    W, b = g.standard_normal((p, features)) / size, g.standard_normal(features)  # Wx and b are of one size
+    first = data.train.read(torch.arange(min(_CHUNK, len(data.train)))).images
+    size = np.mean(np.sum(pixels(first) ** 2, axis=1)) ** 0.5 or 1.0  # 1 for images that are all black
+    W, b = g.standard_normal((p, features)), g.standard_normal(features)
+    W /= size  # so that Wx and b are of one size
     return lambda rows: np.maximum(rows @ W + b, 0) / features**0.5
+
+
+def _read(
+    data: Data, rows: torch.Tensor, embed: Callable[[np.ndarray], np.ndarray]
+) -> tuple[Float64[np.ndarray, "n p"], Float64[np.ndarray, "n c"]]:
+    """Return some train images as rows of X and their labels as unit vectors, a chunk at a time."""
+    parts = data.train.batches(rows.split(_CHUNK), torch.device("cpu"))
+    X = np.concatenate([embed(pixels(images)) for images, _ in parts])
+    return X, np.eye(len(data.classes))[data.train.labels[rows].numpy()]
 
 
 def _draw(name: str, draw: int, seed: int) -> tuple[float, list[float]]:
@@ -207,7 +228,3 @@ def _draw(name: str, draw: int, seed: int) -> tuple[float, list[float]]:
 
 def _plan(name: str, level: float, place: Sequence[float], count: int) -> Plan:
     return Plan.of([[name]] * count, levels=[[level]] * count, places=[[list(place)]] * count)
-
-
-def _one_hot(labels: torch.Tensor, classes: int) -> Float64[np.ndarray, "n c"]:
-    return np.eye(classes)[labels.numpy()]

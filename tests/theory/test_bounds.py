@@ -86,6 +86,49 @@ def test_theorem_1_fails_as_printed_on_plain_data():
     assert failed >= 19
 
 
+def test_holding_the_penalty_does_not_save_equation_1_from_a_larger_z():
+    for case in range(20):
+        s, Fs = invariant(case)
+        s = Setting(s.X, s.beta, 0.3, 0.0)
+        z = projected(s.X, transformed(s.X, Fs[0], 0)).x[0]
+        said = bounds.theorem_1(s, Fs[0], 0, hold=True)
+        m, square = s.n + 1, z @ z
+        known = (2 * 0.3 * m - 0.4 * square) / (0.3 * (m + square)) ** 2 - (0.6 * s.n + square) / (0.3 * s.n + square) ** 2
+        assert (said.printed > said.repaired) == (known > 0)
+    far = Setting(np.eye(1, 3), np.ones(3), 0.3, 0.0)  # one sample, and a |z|^2 = 0.75 above lam / (1 - lam)
+    swap = np.eye(3) + np.outer(np.array([-(0.75**0.5), 0.75**0.5, 0.0]), np.eye(1, 3)[0])
+    assert bounds.lemma_1_bias(far, swap, 0, hold=True).met
+    assert bounds.lemma_1_bias(far, swap, 0, hold=True).repaired < bounds.lemma_1_bias(far, swap, 0, hold=True).printed
+
+
+def test_conditions_of_the_corollaries_on_every_row():
+    s, Fs = invariant(3)
+    loud, quiet = (Setting(s.X, s.beta, 0.2, sigma) for sigma in (100.0, 0.0))
+    for state in (
+        lambda s: bounds.uniform_sampling(s, Fs, 0),
+        lambda s: bounds.composition(s, Fs[0], Fs[1], 0, "additive"),
+        lambda s: bounds.composition(s, Fs[0], Fs[1], 0, "multiplicative"),
+        lambda s: bounds.several_points(s, Fs, [0, 0, 0]),
+    ):
+        assert state(quiet).conditions["σ small"]
+        assert not state(loud).conditions["σ small"]
+    assert not bounds.several_points(quiet, Fs * 20, [0] * 60).conditions["t ≤ n"]
+
+
+def test_the_noise_that_several_points_allow_is_that_of_the_data_so_far():
+    for case in range(25):
+        s, Fs = invariant(case)
+        g = rng.generator(case, "noise")
+        s = Setting(s.X, s.beta, 0.2, float(np.exp(g.uniform(-6, 1))))
+        A, met = s.X, True
+        rows = bounds.several(s, Fs, [0, 0, 0])
+        for t, (F, z) in enumerate(zip(Fs, rows.x, strict=True), 1):
+            inside = np.linalg.norm(np.linalg.pinv(A) @ A @ F @ s.X[0]) / np.linalg.svd(A, compute_uv=False)[-1]
+            met &= bool((z @ s.beta) ** 2 / (z @ z) >= (1 + inside**2) * s.sigma**2 / (0.2 * (s.n + t)))
+            A = np.vstack([A, z])
+        assert bounds.several_points(s, Fs, [0, 0, 0]).conditions["σ small"] == met
+
+
 def test_the_multiplicative_composition_needs_more_than_two_invariant_matrices():
     s = setting(1, n=3, p=8)
     null = np.linalg.svd(s.X)[2][-1]
@@ -173,7 +216,7 @@ def test_printed_theorem_2_fails_on_a_line():
 def test_conditions_of_theorem_2_are_answers():
     s = Setting(np.array([[3.0], [1.0]]), np.ones(1), 0.1, 5.0)
     assert bounds.theorem_2(s, 0.5).conditions == {
-        "rows centred": False, "|x| ≤ γ": False, "γ > 1": False, "X ≠ 0": True, "σ small": False
+        "rows centred": False, "lam < 1": True, "|x| ≤ γ": False, "γ > 1": False, "X ≠ 0": True, "σ small": False
     }  # fmt: skip
 
 
@@ -184,6 +227,7 @@ def test_minimum_norm_results_are_exact():
         rows = projected(s.X, transformed(s.X, Fs[0], 0))
         before = minnorm_error(s.X, s.beta, s.sigma)
         change = before - minnorm_error(s.X, s.beta, s.sigma, added=rows)
+        assert bounds.minnorm_bias(s).repaired == pytest.approx(before.bias, **near)
         assert bounds.minnorm_variance(s).repaired == pytest.approx(before.variance, **near)
         assert bounds.minnorm_invariant_bias(s, Fs[0], 0).repaired == pytest.approx(change.bias, **near)
         assert bounds.minnorm_invariant_variance(s, Fs[0], 0).repaired == pytest.approx(change.variance, **near)

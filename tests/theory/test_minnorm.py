@@ -80,6 +80,29 @@ def test_pinv_update_is_a_fresh_pseudo_inverse(inside):
         np.testing.assert_allclose(got, fresh, atol=1e-8 * np.abs(fresh).max())
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_pinv_update_of_a_matrix_that_is_not_symmetric(inside):
+    for case in range(50):
+        g = rng.generator(case, "pinv", "square")
+        d = int(g.integers(3, 9))
+        r = int(g.integers(1, d))
+        B = np.linalg.qr(g.standard_normal((d, r)))[0]
+        # Rows and columns span the same where u lies in both; else each has its own span.
+        A = B @ g.standard_normal((r, r)) @ B.T if inside else B @ g.standard_normal((r, d))
+        u = B @ g.standard_normal(r) if inside else g.standard_normal(d)
+        fresh = np.linalg.pinv(A + np.outer(u, u), rcond=1e-10)
+        got = pinv_update(A, np.linalg.pinv(A, rcond=1e-10), u)
+        np.testing.assert_allclose(got, fresh, atol=1e-7 * np.abs(fresh).max())
+
+
+def test_pinv_update_refuses_what_is_neither_in_nor_out():
+    shift = np.array([[0.0, 1.0], [0.0, 0.0]])  # its columns span e_1, its rows e_2
+    with pytest.raises(ValueError, match="both the rows and the columns of A, or of neither"):
+        pinv_update(shift, shift.T, np.array([1.0, 0.0]))
+    with pytest.raises(ValueError, match="the rank of A, got"):
+        pinv_update(-np.eye(2), -np.eye(2), np.array([1.0, 0.0]))
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="as many rows, got 2 and 3"):

@@ -20,7 +20,7 @@ def test_every_result_of_the_paper_has_its_row(rows):
         "Theorem 1, eq. 1", "Theorem 1, eq. 2", "Lemma 1, bias", "Lemma 1, variance", "Corollary, uniform sampling",
         "Corollary, additive composition", "Corollary, multiplicative composition", "Corollary, several points",
         "Theorem 2", "Lemma 2, bias", "Lemma 2, variance", "Proposition, a) bias", "Proposition, b) variance",
-        "Min. norm, variance", "Min. norm, invariant, bias", "Min. norm, invariant, variance",
+        "Min. norm, bias", "Min. norm, variance", "Min. norm, invariant, bias", "Min. norm, invariant, variance",
         "Mixup, second moment", "Mixup, the constant c", "Sherman-Morrison", "Pseudo-inverse update",
     ):  # fmt: skip
         assert any(row.result == name for row in rows), name
@@ -41,12 +41,23 @@ def test_what_is_repaired_holds(rows):
 def test_verdicts(rows):
     found = {(row.result, row.case): row.verdict for row in rows}
     assert found["Theorem 1, eq. 1", "flip, (n+1)λ"].startswith("fails by")
+    assert found["Theorem 1, eq. 1", "flip, nλ held"] == "holds"
+    assert found["Theorem 1, eq. 1", "flip, nλ held, σ = 0.0001"].startswith("fails by")
+    assert found["Corollary, uniform sampling", "spike, nλ held"] == "holds"
+    assert found["Corollary, several points", "20 points, nλ held"] == "holds"
     assert found["Theorem 1, eq. 2", "spike, (n+1)λ"].startswith("fails by")
     assert found["Theorem 1, eq. 2", "spike, nλ held"] == "holds"
     assert found["Theorem 2", "±3 on a line"].startswith("fails by 69")  # NOTES: exact is 0.31 of what is printed
     assert found["Theorem 2", "σ = 1"] == "condition not met"
     assert found["Proposition, b) variance", "n < p"] == "fails by 100 %"
     assert found["Proposition, b) variance", "n > p"] == "holds"
+
+
+def test_no_verdict_hangs_on_the_seed(rows):
+    for seed in (1, 2, 3):
+        for first, other in zip(rows, verify(draws=2, seed=seed), strict=True):
+            assert other.repaired_holds, other
+            assert first.verdict.split(" by ")[0] == other.verdict.split(" by ")[0], other
 
 
 def said(claim, printed, *, repaired=1.0, met=True):

@@ -31,6 +31,7 @@ def verify_command(
     Example: outspan theory verify --json
     """
     from dataclasses import asdict
+    from textwrap import fill
 
     from outspan.theory.verify import verify
 
@@ -43,8 +44,10 @@ def verify_command(
         drawn = "" if row.simulated is None else f", simulated {_number(row.simulated)} ± {row.standard_error:.0e}"
         typer.echo(f"  printed {row.claim} {_number(row.printed)}, exact {_number(row.exact)}{drawn}")
         conditions = ", ".join(name if met else f"{name} (not met)" for name, met in row.conditions.items())
-        typer.echo(f"  repaired {_number(row.repaired)}" + (f"; if {conditions}" if conditions else ""))
-    typer.echo("A fall of the error is positive; → is a limit, looked at with n and 4n.")
+        repaired = f"  repaired {_number(row.repaired)}" + (f"; if {conditions}" if conditions else "")
+        typer.echo(fill(repaired, 80, subsequent_indent="    ", break_on_hyphens=False))
+    typer.echo("A fall of the error is positive; → is a limit: what departs from it")
+    typer.echo("at n must be gone by 40 % or more at 4n.")
 
 
 def _number(value: float) -> str:

@@ -112,14 +112,14 @@ def theorem_1(s: Setting, F: np.ndarray, i: int, *, hold: bool = False) -> State
 def theorem_1_rate(s: Setting, F: np.ndarray, i: int, *, hold: bool = False) -> Statement:
     """Equation 2: the gain is (2 + o(1)) <z,beta>^2 / (lam n), up to 1/n^2. It is with the penalty held."""
     rows = projected(s.X, transformed(s.X, F, i))
-    conditions = {**_conditions(s, [F]), **_small_noise(s, F, i, rows)}
+    conditions = {**_conditions(s, [F]), **_small_noise(s, transformed(s.X, F, i))}
     return Statement("→", _rate(s, rows), sum(gains(s, rows, hold=hold)), conditions)
 
 
-def lemma_1_bias(s: Setting, F: np.ndarray, i: int) -> Statement:
-    """The lemma under Theorem 1, on the bias."""
+def lemma_1_bias(s: Setting, F: np.ndarray, i: int, *, hold: bool = False) -> Statement:
+    """The lemma under Theorem 1, on the bias. Holding the penalty does not save it: |z|^2 > lam / (1 - lam) defeats it."""
     rows = projected(s.X, transformed(s.X, F, i))
-    return Statement("≥", _printed_bias(s, rows), gains(s, rows, hold=False)[0], _conditions(s, [F]))
+    return Statement("≥", _printed_bias(s, rows), gains(s, rows, hold=hold)[0], _conditions(s, [F]))
 
 
 def lemma_1_variance(s: Setting, F: np.ndarray, i: int) -> Statement:
@@ -134,7 +134,8 @@ def uniform_sampling(s: Setting, Fs: Sequence[np.ndarray], i: int, *, hold: bool
     added = [projected(s.X, transformed(s.X, F, i)) for F in Fs]
     printed = float(np.mean([_rate(s, rows) for rows in added]))
     repaired = float(np.mean([sum(gains(s, rows, hold=hold)) for rows in added]))
-    return Statement("→", printed, repaired, _conditions(s, Fs))
+    small = _small_noise(s, *(transformed(s.X, F, i) for F in Fs))
+    return Statement("→", printed, repaired, {**_conditions(s, Fs), **small})
 
 
 def composition(
@@ -142,7 +143,7 @@ def composition(
 ) -> Statement:
     """What composing F2 with F1 gains over F1 alone: printed with the sign turned round."""
     first, both = composed(s, F1, F2, i, how)
-    conditions = _conditions(s, [F1, F2])
+    conditions = {**_conditions(s, [F1, F2]), **_small_noise(s, *_composed(s, F1, F2, i, how))}
     if how == "multiplicative":
         conditions["F1 keeps the labels of F2 X"] = is_label_invariant(F1, s.X @ F2.T, s.beta)
     # Both add one row, so that what the larger penalty does within the span is the same for both.
@@ -152,28 +153,45 @@ def composition(
 
 def composed(s: Setting, F1: np.ndarray, F2: np.ndarray, i: int, how: str) -> tuple[Rows, Rows]:
     """Return the projected row of F1 alone and that of its composition with F2."""
-    first = transformed(s.X, F1, i)
-    both = summed(first, transformed(s.X, F2, i)) if how == "additive" else transformed(s.X, F1 @ F2, i)
+    first, both = _composed(s, F1, F2, i, how)
     return projected(s.X, first), projected(s.X, both)
+
+
+def _composed(s: Setting, F1: np.ndarray, F2: np.ndarray, i: int, how: str) -> tuple[Rows, Rows]:
+    first = transformed(s.X, F1, i)
+    return first, summed(first, transformed(s.X, F2, i)) if how == "additive" else transformed(s.X, F1 @ F2, i)
 
 
 def several_points(s: Setting, Fs: Sequence[np.ndarray], sources: Sequence[int], *, hold: bool = False) -> Statement:
     """A sequence of rows, each projected off those before: at least a constant times sum <z_i,beta>^2 / (lam n).
 
     The label of row i is printed with the data X_i that holds it already; X_(i-1) is meant. The constant is not given: 1
-    is taken here, half of what Theorem 1 says.
+    is taken here, half of what Theorem 1 says; and 1 again where the noise must be small up to a constant.
     """
-    rows = several(s, Fs, sources)
-    conditions = {**_conditions(s, Fs), "lam < 1/4": s.lam < 0.25}
-    small = np.sum(rows.x**2, axis=1) <= s.n**0.5
-    conditions["|z|² ≤ √n"] = bool(small.all())
+    raw = _several(s, Fs, sources)
+    rows = projected(s.X, raw)
+    squares = np.sum(rows.x**2, axis=1)
+    # The singular values of the data so far are those of X and the |z| before, as every z is orthogonal to all of it.
+    so_far = np.minimum.accumulate([smallest_singular(s.X), *np.where(squares > 0, squares, np.inf)[:-1] ** 0.5])
+    ratios = np.sum((raw.x - rows.x) ** 2, axis=1) / so_far**2
+    least = (1 + ratios) * s.sigma**2 / (s.lam * (s.n + np.arange(1, len(squares) + 1)))
+    conditions = {
+        **_conditions(s, Fs),
+        "lam < 1/4": s.lam < 0.25,
+        "t ≤ n": len(squares) <= s.n,
+        "|z|² ≤ √n": bool(np.all(squares <= s.n**0.5)),
+        "σ small": bool(np.all((rows.x @ s.beta) ** 2 >= least * squares)),
+    }
     return Statement("≥", 0.5 * _rate(s, rows), sum(gains(s, rows, hold=hold)), conditions)
 
 
 def several(s: Setting, Fs: Sequence[np.ndarray], sources: Sequence[int]) -> Rows:
     """Return the rows F_t x of a sequence of sources, each projected off the data and the rows before it."""
-    parts = [transformed(s.X, F, i) for F, i in zip(Fs, sources, strict=True)]
-    return projected(s.X, join(*parts))
+    return projected(s.X, _several(s, Fs, sources))
+
+
+def _several(s: Setting, Fs: Sequence[np.ndarray], sources: Sequence[int]) -> Rows:
+    return join(*(transformed(s.X, F, i) for F, i in zip(Fs, sources, strict=True)))
 
 
 def _rate(s: Setting, rows: Rows) -> float:
@@ -186,29 +204,34 @@ def _printed_bias(s: Setting, rows: Rows) -> float:
     return (2 * s.lam * m - (1 - 2 * s.lam) * square) * along**2 / (s.lam**2 * (m + square) ** 2)
 
 
-def _inside_ratio(s: Setting, F: np.ndarray, i: int, z: np.ndarray) -> float:
-    """|P_X F x|^2 / mu_min(X)^2."""
-    inside = F @ s.X[i] - z
+def _inside_ratio(s: Setting, x: np.ndarray, z: np.ndarray) -> float:
+    """|P_X x|^2 / mu_min(X)^2 of a row x = F x_i and z, its part outside."""
+    inside = x - z
     return float(inside @ inside) / smallest_singular(s.X) ** 2
 
 
 def _printed_variance(s: Setting, F: np.ndarray, i: int, rows: Rows) -> float:
     z = rows.x[0]
-    return (2 + 2 * _inside_ratio(s, F, i, z)) * s.sigma**2 * float(z @ z) / (s.lam * (s.n + 1)) ** 2
+    return (2 + 2 * _inside_ratio(s, F @ s.X[i], z)) * s.sigma**2 * float(z @ z) / (s.lam * (s.n + 1)) ** 2
 
 
 def _conditions(s: Setting, Fs: Sequence[np.ndarray]) -> dict[str, bool]:
-    return {
-        "F label-invariant": all(is_label_invariant(F, s.X, s.beta) for F in Fs),
-        "lam < 1": s.lam < 1,
-    }
+    return {**_invariant(s, Fs), "lam < 1": s.lam < 1}
 
 
-def _small_noise(s: Setting, F: np.ndarray, i: int, rows: Rows) -> dict[str, bool]:
-    z = rows.x[0]
-    square, along = float(z @ z), float(z @ s.beta)
-    least = np.log(s.n) * (1 + _inside_ratio(s, F, i, z)) * s.sigma**2 / (s.lam * s.n)
-    return {"|z|² ≤ √n": square <= s.n**0.5, "σ small": bool(along**2 >= least * square)}  # √n stands for o(n)
+def _invariant(s: Setting, Fs: Sequence[np.ndarray]) -> dict[str, bool]:
+    return {"F label-invariant": all(is_label_invariant(F, s.X, s.beta) for F in Fs)}
+
+
+def _small_noise(s: Setting, *raw: Rows) -> dict[str, bool]:
+    """What equation 2 asks of every row F x, given before it is projected."""
+    short = quiet = True
+    for rows in raw:
+        x, z = rows.x[0], projected(s.X, rows).x[0]
+        square, along = float(z @ z), float(z @ s.beta)
+        least = float(np.log(s.n)) * (1 + _inside_ratio(s, x, z)) * s.sigma**2 / (s.lam * s.n)
+        short, quiet = short and square <= s.n**0.5, quiet and along**2 >= least * square  # √n stands for o(n)
+    return {"|z|² ≤ √n": short, "σ small": quiet}
 
 
 # Mixup
@@ -294,7 +317,7 @@ def theorem_2(s: Setting, gamma: float, a: float = 1.0, b: float = 1.0) -> State
     noise = s.sigma**2 * (3 + gamma**2 / (n * lam)) * size / (n * lam**2)
     repaired = (1 + c) / 2 / n**2 * ((2 * lam**2 * (gamma**2 + lam) ** -3 - 3 * gamma**2 / (n * lam**2)) * signal - noise)
     conditions = {
-        "rows centred": _is_centred(X),
+        **_mixup_conditions(s),
         "|x| ≤ γ": bool(np.linalg.norm(X, axis=1).max() <= gamma * (1 + 1e-12)),
         "γ > 1": gamma > 1,
         "X ≠ 0": size > 0,
@@ -308,7 +331,7 @@ def lemma_2_bias(s: Setting, i: int, j: int, alpha: float) -> Statement:
     u = mixed(s.X, i, j, alpha).x[0]
     A = np.linalg.inv(s.X.T @ s.X / s.n + s.lam * np.eye(s.X.shape[1]))
     printed = s.lam**2 * float((u @ A @ A @ s.beta) * (u @ A @ s.beta)) / s.n
-    return Statement("≥", printed, float(mixup_gains(s, alpha)[0][i, j]), {"rows centred": _is_centred(s.X)})
+    return Statement("≥", printed, float(mixup_gains(s, alpha)[0][i, j]), _mixup_conditions(s))
 
 
 def lemma_2_variance(s: Setting, i: int, j: int, alpha: float) -> Statement:
@@ -316,7 +339,7 @@ def lemma_2_variance(s: Setting, i: int, j: int, alpha: float) -> Statement:
     u = mixed(s.X, i, j, alpha).x[0]
     Ku = np.linalg.solve(s.X.T @ s.X + s.n * s.lam * np.eye(s.X.shape[1]), u)
     printed = -(s.sigma**2) * float(Ku @ Ku)
-    return Statement("≥", printed, float(mixup_gains(s, alpha)[1][i, j]), {"rows centred": _is_centred(s.X)})
+    return Statement("≥", printed, float(mixup_gains(s, alpha)[1][i, j]), _mixup_conditions(s))
 
 
 def mixup_noise(s: Setting, i: int, j: int, alpha: float) -> Statement:
@@ -328,11 +351,21 @@ def mixup_noise(s: Setting, i: int, j: int, alpha: float) -> Statement:
     return Statement("=", printed, s.sigma**2 * ((own + 2) * square + total), {})
 
 
+def _mixup_conditions(s: Setting) -> dict[str, bool]:
+    return {"rows centred": _is_centred(s.X), "lam < 1": s.lam < 1}
+
+
 def _is_centred(X: np.ndarray) -> bool:
     return bool(np.linalg.norm(X.sum(axis=0)) <= 1e-9 * np.linalg.norm(X))
 
 
 # The minimum norm estimator
+
+
+def minnorm_bias(s: Setting) -> Statement:
+    """The bias before augmentation: beta^T P_X^perp beta, as printed."""
+    outside = float(s.beta @ s.beta - np.sum((np.linalg.qr(s.X.T)[0].T @ s.beta) ** 2)) if s.n < s.X.shape[1] else 0.0
+    return Statement("=", outside, outside, {"rows independent": rank(s.X) == min(s.X.shape)})
 
 
 def minnorm_variance(s: Setting) -> Statement:
@@ -347,7 +380,7 @@ def minnorm_invariant_bias(s: Setting, F: np.ndarray, i: int) -> Statement:
     z = rows.x[0]
     outside = float(z @ z) > 0
     fall = float(z @ s.beta) ** 2 / float(z @ z) if outside else 0.0
-    return Statement("=", fall, fall, {**_conditions(s, [F]), "z ≠ 0": outside})
+    return Statement("=", fall, fall, {**_invariant(s, [F]), "z ≠ 0": outside})
 
 
 def minnorm_invariant_variance(s: Setting, F: np.ndarray, i: int) -> Statement:
@@ -359,7 +392,7 @@ def minnorm_invariant_variance(s: Setting, F: np.ndarray, i: int) -> Statement:
     z, weights = rows.x[0], rows.weights[0]
     outside = float(z @ z) > 0
     rise = s.sigma**2 * float(weights @ weights) / float(z @ z) if outside else 0.0
-    return Statement("=", -rise, -rise, {**_conditions(s, [F]), "z ≠ 0": outside})
+    return Statement("=", -rise, -rise, {**_invariant(s, [F]), "z ≠ 0": outside})
 
 
 def proposition_bias() -> Statement:

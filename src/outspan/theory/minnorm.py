@@ -35,13 +35,24 @@ def minnorm_error(
 def pinv_update(
     A: Float64[np.ndarray, "d d"], A_pinv: Float64[np.ndarray, "d d"], u: Float64[np.ndarray, " d"]
 ) -> Float64[np.ndarray, "d d"]:
-    """Return (A + u u^T)^+ for a symmetric positive semidefinite A with its pseudo-inverse."""
-    inside = A_pinv @ u
-    s = u - A @ inside
-    if np.linalg.norm(s) <= 1e-10 * np.linalg.norm(u):  # u in the span of A: Sherman and Morrison
-        return A_pinv - np.outer(inside, inside) / (1 + u @ inside)
-    s = s / (s @ s)
-    return A_pinv - np.outer(inside, s) - np.outer(s, inside) + (1 + u @ inside) * np.outer(s, s)
+    """Return (A + u u^T)^+ of a square A from its pseudo-inverse, where both rows and columns span u or neither do.
+
+    For a symmetric A that is always so. Otherwise what u has outside the rows and outside the columns are two vectors, where
+    the paper has one (Meyer 1973, 10.1137/0124033).
+    """
+    inside, across = A_pinv @ u, u @ A_pinv
+    column, row = u - A @ inside, u - across @ A
+    tiny = 1e-10 * np.linalg.norm(u)
+    out = np.linalg.norm(column) > tiny, np.linalg.norm(row) > tiny
+    if out[0] != out[1]:
+        raise ValueError("u must lie in the span of both the rows and the columns of A, or of neither")
+    beta = 1 + u @ inside
+    if not out[0]:  # Sherman and Morrison
+        if abs(beta) <= 1e-14 * (1 + abs(u) @ abs(inside)):
+            raise ValueError("A + u u^T must have the rank of A, got 1 + u^T A^+ u = 0")
+        return A_pinv - np.outer(inside, across) / beta
+    column, row = column / (column @ column), row / (row @ row)
+    return A_pinv - np.outer(inside, column) - np.outer(row, across) + beta * np.outer(row, column)
 
 
 def row_space(X: Float64[np.ndarray, "n p"]) -> Float64[np.ndarray, "r p"]:

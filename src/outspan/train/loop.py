@@ -226,9 +226,14 @@ def _settings(deterministic: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[2])
 
 
-def _start(recipe: Recipe, data: Data, device: torch.device) -> _State:
+def initial(recipe: Recipe, data: Data) -> nn.Module:
+    """Return the model of a recipe as its seed initialises it."""
     torch.manual_seed(rng.derive(recipe.seed, "init"))
-    model = models.build(recipe.model, data.train.shape, len(data.classes)).to(device)
+    return models.build(recipe.model, data.train.shape, len(data.classes))
+
+
+def _start(recipe: Recipe, data: Data, device: torch.device) -> _State:
+    model = initial(recipe, data).to(device)
     if device.type == "cuda":
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     weights = [p for p in model.parameters() if p.ndim > 1]

@@ -1,0 +1,98 @@
+"""Seeds trained at once: each member is the run that its seed makes alone."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from outspan.config import Recipe
+from outspan.data.sets import Data, load
+from outspan.data.splits import Split
+from outspan.measure.ensemble import Ensemble, is_batchable, members_at_once, train_together
+from outspan.models import build
+from outspan.train import Stopped, checkpoint
+from outspan.train.loop import load_run, predict, train
+
+RECIPE = Recipe(data="digits", model="mlp-20", policy="random", transforms="rotate", depth=1, epochs=2, batch=32)
+
+
+@pytest.fixture(scope="module")
+def few() -> Data:
+    digits = load("digits")
+    train_split = Split(digits.train.images[:120], digits.train.labels[:120])  # the last batch of an epoch is smaller
+    return Data("digits", train_split, Split(digits.test.images[:80], digits.test.labels[:80]), digits.classes)
+
+
+def test_it_is_its_members():
+    members = [build("mlp-7", (1, 4, 4), 3) for _ in range(4)]
+    ensemble = Ensemble(members)
+    images = torch.randn(5, 1, 4, 4)
+    expected = torch.stack([member(images) for member in members], dim=1)
+    assert torch.allclose(ensemble(images), expected, atol=1e-6)
+    own = torch.randn(4, 5, 1, 4, 4)
+    expected = torch.stack([member(some) for member, some in zip(members, own, strict=True)])
+    assert torch.allclose(ensemble.each(own.flatten(2)), expected, atol=1e-6)
+    assert all(torch.equal(weight, members[2][1 + 2 * i].weight) for i, (weight, _) in enumerate(ensemble.member(2)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"policy": "none", "schedule": "multistep", "momentum": 0.0},
+        {"transforms": "cutout", "defaults": "cifar", "label_smoothing": 0.1, "clip": 0.5},  # defaults mix labels
+        {"policy": "augmix", "warmup": 0.0},  # rows that help other rows
+    ],
+    ids=str,
+)
+def test_each_member_is_the_run_of_its_seed(changes, few, tmp_path):
+    recipe, seeds = replace(RECIPE, **changes), [3, 0, 7]
+    ensemble, last = train_together(recipe, seeds, data=few)
+    classes = predict(ensemble, few.test, last, "cpu").argmax(2)
+    for i, seed in enumerate(seeds):
+        out = tmp_path / str(seed)
+        train(replace(recipe, seed=seed), out=out, data=few)
+        tensors, _ = checkpoint.load(out)
+        for layer, (weight, bias) in zip((1, 3), ensemble.member(i), strict=True):
+            assert torch.allclose(weight, tensors[f"model.{layer}.weight"], atol=1e-5)
+            assert torch.allclose(bias, tensors[f"model.{layer}.bias"], atol=1e-5)
+        _, model, _, own_last = load_run(out)
+        assert own_last == last
+        assert torch.equal(classes[:, i], predict(model, few.test, last, "cpu").argmax(1))
+
+
+def test_shared_batches_show_all_members_the_same(few):
+    alone, _ = train_together(RECIPE, [5], data=few)
+    shared, _ = train_together(RECIPE, [1, 5], data=few, shared=5)
+    own, _ = train_together(RECIPE, [1, 5], data=few)
+    for layer in range(2):
+        for part in range(2):
+            assert torch.allclose(shared.member(1)[layer][part], alone.member(0)[layer][part], atol=1e-6)
+            assert not torch.allclose(shared.member(0)[layer][part], own.member(0)[layer][part], atol=1e-4)
+
+
+def test_progress_and_stopping(few):
+    seen = []
+    train_together(RECIPE, [0, 1], data=few, on_step=seen.append)
+    assert [state["step"] for state in seen] == list(range(1, 9))
+    assert [state["images"] for state in seen] == [64, 64, 64, 48] * 2
+    assert seen[-1]["loss"] < seen[0]["loss"]
+    with pytest.raises(Stopped, match="step 1 of 8, of 2 seeds at once"):
+        train_together(RECIPE, [0, 1], data=few, on_step=lambda state: True)
+    train_together(replace(RECIPE, epochs=1, batch=120), [0, 1], data=few, on_step=lambda state: True)  # over: nothing to stop
+
+
+def test_what_is_not_batched():
+    assert is_batchable(RECIPE)
+    for changes in ({"model": "convnet"}, {"model": "mlpx"}, {"policy": "uncertain"}, {"validation": 5}):
+        assert not is_batchable(replace(RECIPE, **changes))
+        with pytest.raises(ValueError, match="only an mlp whose policy does not ask it"):
+            train_together(replace(RECIPE, **changes), [0, 1])
+    assert members_at_once(RECIPE, (1, 28, 28)) > 1000
+    assert members_at_once(replace(RECIPE, batch=128), (3, 224, 224)) == 5
+    assert members_at_once(replace(RECIPE, batch=10_000), (3, 224, 224)) == 1
+
+
+def test_a_loss_that_is_not_finite_is_refused(few):
+    with pytest.raises(ValueError, match=r"seed [01]: the loss is (nan|inf) at step \d+, epoch \d+: try a smaller lr"):
+        train_together(replace(RECIPE, lr=1e6, epochs=5), [0, 1], data=few)

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from outspan.cli import data, images, theory, training
+from outspan.cli import data, images, measure, theory, training
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 
@@ -24,6 +24,7 @@ app.command("evaluate")(training.evaluate)
 app.command("predict")(training.predict_command)
 app.command("compare")(training.compare)
 app.command("compositions")(training.compositions)
+app.command("measure")(measure.measure_command)
 app.add_typer(data.app, name="data")
 app.add_typer(theory.app, name="theory")
 app.command("transforms")(images.transforms)

@@ -11,17 +11,17 @@ import typer
 
 from outspan.files import write_whole
 
-_RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
-_Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
+RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
+Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
 
 
 def train_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="The run's folder; if it holds a run of this recipe, go on.")],
-    recipe: Annotated[Path | None, typer.Argument(help=_RECIPE_HELP)] = None,
+    recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
     data: Annotated[str | None, typer.Option(help="digits, mnist, cifar10, …, an image folder or an .npz file.")] = None,
     model: Annotated[str | None, typer.Option(help="mlp, convnet, wide_resnet-28-2, …, timm:NAME.")] = None,
     policy: Annotated[str | None, typer.Option(help="none, baseline, random, uncertain, randaugment, …")] = None,
-    changes: _Set = None,
+    changes: Set = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model first (torch.compile).")] = False,
     graphs: Annotated[bool, typer.Option(help="On a GPU, record the launches of a step and replay them.")] = True,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits on a GPU, too, more slowly.")] = False,
@@ -40,7 +40,7 @@ def train_command(
         summary = train(
             given,
             out=out,
-            device=_device(),
+            device=device(),
             compile=compile,
             graphs=graphs,
             deterministic=deterministic,
@@ -65,7 +65,7 @@ def evaluate(
     from outspan.train.loop import load_run, predict
 
     _, model, data, last = load_run(run)
-    found = predict(model.to(_device()), data.test, last, _device()).argmax(1)
+    found = predict(model.to(device()), data.test, last, device()).argmax(1)
     count = len(data.classes)
     confusion = torch.bincount(data.test.labels * count + found, minlength=count**2).view(count, count)
     right = confusion.diag() / confusion.sum(1).clamp(min=1)
@@ -104,17 +104,17 @@ def predict_command(
     pixels = torch.stack([read_fitted(path, height, width) for path in images])
     pixels = pixels if channels == 3 else grey(pixels)
     split = Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
-    found = predict(model.to(_device()), split, last, _device()).softmax(1).max(1)
+    found = predict(model.to(device()), split, last, device()).softmax(1).max(1)
     for path, share, label in zip(images, found.values.tolist(), found.indices.tolist(), strict=True):
         typer.echo(f"{path}  {data.classes[label]}  {100 * share:.1f} %")
 
 
 def compare(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs, the plot and the numbers.")],
-    recipe: Annotated[Path | None, typer.Argument(help=_RECIPE_HELP)] = None,
+    recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
     policies: Annotated[str, typer.Option(help="Policies, with commas.")] = "none,random,uncertain",
     seeds: Annotated[int, typer.Option(min=1, help="Runs a policy, seeds 0, 1, …")] = 3,
-    changes: _Set = None,
+    changes: Set = None,
 ) -> None:
     """Train several policies over several seeds and print the table; what is there already is not run again.
 
@@ -143,7 +143,7 @@ def compare(
             with training_progress(f"{policy}, seed {seed}") as on_step:
                 folder = out / f"{policy}-{seed}"
                 runs.setdefault(policy, []).append(
-                    train(replace(given, policy=policy, seed=seed), out=folder, device=_device(), on_step=on_step)
+                    train(replace(given, policy=policy, seed=seed), out=folder, device=device(), on_step=on_step)
                 )
     table = Table("policy", "test accuracy, %", "seconds a run", box=None, header_style="bold", pad_edge=False)
     found = numbers(given, runs)
@@ -202,9 +202,7 @@ def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bo
                 nonlocal images
                 images += state["images"]
                 speed = images / (time.perf_counter() - began)
-                said = f"epoch {state['epoch'] + 1}/{state['epochs']}  loss {state['loss']:.3f}  {speed:,.0f} images/s"
-                if state["metrics"]:
-                    said += f"  test {100 * state['metrics'][-1]['test_accuracy']:.2f} %"
+                said = state.get("said") or _said(state, speed)
                 bar.update(task, completed=state["step"], total=state["steps"], said=said)
                 return bool(asked)
 
@@ -216,7 +214,13 @@ def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bo
             signal.signal(number, handler)
 
 
-def _device() -> str:
+def _said(state: dict[str, Any], speed: float) -> str:
+    said = f"epoch {state['epoch'] + 1}/{state['epochs']}  loss {state['loss']:.3f}  {speed:,.0f} images/s"
+    return said + (f"  test {100 * state['metrics'][-1]['test_accuracy']:.2f} %" if state["metrics"] else "")
+
+
+def device() -> str:
+    """Return the device that commands train on: a GPU where there is one."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

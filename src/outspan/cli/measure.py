@@ -1,0 +1,104 @@
+"""The command that measures what transforms do to a model."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from outspan.cli.training import RECIPE_HELP, Set, device, training_progress
+from outspan.files import write_whole
+
+_STYLES = {"better": "green", "worse": "red", "not told apart": ""}
+
+
+def measure_command(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder; what is there already is not trained again.")],
+    recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
+    data: Annotated[str | None, typer.Option(help="digits, mnist, cifar10, …, an image folder or an .npz file.")] = None,
+    model: Annotated[str | None, typer.Option(help="mlp (the paper's, unless a recipe says otherwise), convnet, …")] = None,
+    transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
+    seeds: Annotated[int, typer.Option(help="Models of each, seeds 0, 1, …; at least 2.")] = 9,
+    probability: Annotated[float, typer.Option(help="How often an image is transformed.")] = 0.5,
+    changes: Set = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Models at a time, a process each, where the model is not an mlp.")] = 1,
+    shared_batches: Annotated[
+        bool, typer.Option("--shared-batches", help="Show all seeds the same batches: faster, but it changes the measure.")
+    ] = False,
+) -> None:
+    """Measure what each transform does: the error of a vote over seeds, and how far the seeds disagree.
+
+    Ctrl-C stops; the same command goes on.
+
+    Example: outspan measure --data digits --transforms rotate,shear_x,invert --seeds 9 -o runs/measured
+    """
+    from rich.console import Console
+
+    from outspan.config import make_recipe
+    from outspan.measure.study import OWN_KEYS, measurable, measure
+    from outspan.measure.summary import save_predictions, summarise
+    from outspan.report.measure import measure_figure
+
+    for change in changes or []:
+        key = change.partition("=")[0].strip()
+        if key in OWN_KEYS:
+            raise ValueError(f"measure sets {key} itself: use --transforms, --seeds and --probability")
+    asked = {"data": data, "model": model or ("mlp" if recipe is None else None)}
+    given = make_recipe(recipe, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
+    names = measurable() if transforms == "all" else tuple(dict.fromkeys(name.strip() for name in transforms.split(",")))
+    measured = measure(
+        given,
+        names,
+        seeds=range(seeds),
+        out=out,
+        probability=probability,
+        shared_batches=shared_batches,
+        device=device(),
+        jobs=jobs,
+        watch=training_progress,
+    )
+    found = summarise(measured)
+    Console().print(_table(found))
+    for line in _remarks(found):
+        typer.echo(line)
+    write_whole(out / "scores.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+    write_whole(out / "predictions.npz", lambda partial: save_predictions(partial, measured))
+    write_whole(out / "measure.png", lambda partial: measure_figure(found).savefig(partial, format="png"))
+    typer.echo(f"wrote scores.json, predictions.npz and measure.png in {out}")
+
+
+def _table(found: Mapping[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("transform", no_wrap=True)
+    for title in ("accuracy", "error", "less the baseline's", "instability", "corrected", "broken"):
+        table.add_column(title, justify="right")
+    entries = {"baseline": found["baseline"], **found["transforms"]}
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1]["error"]["value"], item[0])):
+        accuracy, difference = entry["accuracy"], entry.get("difference")
+        cells = [f"{100 * accuracy['value']:.2f} ± {100 * accuracy['std']:.2f}", f"{100 * entry['error']['value']:.2f}"]
+        instability = f"{100 * entry['instability']['value']:.2f}"
+        if difference is None:
+            table.add_row(name, *cells, "", instability, "", "", style="bold")
+            continue
+        low, high = (100 * end for end in difference["error"]["interval"])
+        cells += [f"{low:+.2f} to {high:+.2f}", instability, str(entry["corrected"]["count"]), str(entry["broken"]["count"])]
+        table.add_row(name, *cells, style=_STYLES[difference["verdict"]])
+    return table
+
+
+def _remarks(found: Mapping[str, Any]) -> list[str]:
+    """Say how to read the table, and what a reader must not overlook."""
+    seeds, samples, entries = len(found["seeds"]), found["samples"], found["transforms"]
+    said = [f"In %, of {seeds} seeds on {samples:,} test images; 95 % intervals over images, the models as they are."]
+    for verdict in ("better", "worse"):
+        names = [name for name, entry in entries.items() if entry["difference"]["verdict"] == verdict]
+        said.append(f"{verdict.capitalize()} than the baseline, beyond that interval: {', '.join(names) or 'none'}.")
+    if found["ties"]:
+        even = ", as an even number of seeds often is" if seeds % 2 == 0 else ""
+        said.append(f"{found['ties']} of {samples * (len(entries) + 1):,} votes were tied{even}: their label was drawn by lot.")
+    if "note" in found:
+        said.append(f"Shared batches: {found['note']}.")
+    return said

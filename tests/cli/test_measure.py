@@ -1,0 +1,100 @@
+"""The command `outspan measure`, run as a user runs it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from outspan.cli import main
+from outspan.data.sets import load
+from outspan.measure.summary import load_predictions
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments: object, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["outspan", "measure", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        out, err = capsys.readouterr()
+        assert exited.value.code == code, err
+        if code:
+            assert err.startswith("outspan: ")
+            assert err.count("\n") == 1
+        return err if code else out
+
+    return call
+
+
+@pytest.fixture
+def few(tmp_path):
+    path, digits = tmp_path / "few.npz", load("digits")
+    arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
+    arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
+    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    return path
+
+
+def test_twice_the_same_bytes(few, tmp_path, run):
+    asked = ("--data", few, "--transforms", "rotate, invert,rotate", "--seeds", 4, "--set", "epochs=2", "--set", "batch=25")
+    out = run(*asked, "-o", tmp_path / "one")
+    run(*asked, "-o", tmp_path / "two")
+    for name in ("scores.json", "predictions.npz"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert run(*asked, "-o", tmp_path / "one") == out  # nothing to train: the same table
+    assert max(map(len, out.splitlines()[:5])) <= 80
+
+    found = json.loads((tmp_path / "one" / "scores.json").read_text())
+    assert list(found["transforms"]) == ["rotate", "invert"]
+    assert found["seeds"] == [0, 1, 2, 3]
+    assert found["settings"]["model"] == "mlp"
+    assert found["settings"]["probability"] == 0.5
+    entries = {"baseline": found["baseline"], **found["transforms"]}
+    rows = {line.split()[0]: line for line in out.splitlines() if line.split()[0] in entries}
+    assert list(rows) == sorted(entries, key=lambda name: entries[name]["error"]["value"])
+    for name, row in rows.items():
+        assert f"{100 * entries[name]['error']['value']:.2f}" in row
+    assert f"{found['ties']} of 180 votes were tied, as an even number of seeds often is" in out
+    assert load_predictions(tmp_path / "one" / "predictions.npz")["rotate"].classes.shape == (4, 60)
+    with Image.open(tmp_path / "one" / "measure.png") as image:
+        assert image.size == (1200, 900)
+
+
+def test_shared_batches_and_a_recipe(few, tmp_path, run):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(f'data = "{few}"\nmodel = "mlp-5"\npolicy = "uncertain"\nepochs = 1\n')
+    out = run(recipe, "--transforms", "blur", "--seeds", 2, "--shared-batches", "-o", tmp_path / "m")
+    assert "Shared batches: all seeds saw the same images and transforms" in out
+    assert json.loads((tmp_path / "m" / "scores.json").read_text())["settings"]["model"] == "mlp-5"
+
+
+def test_refusals(few, tmp_path, run):
+    out = ("-o", tmp_path / "m", "--data", few)
+    assert "at least 2 different seeds, got [0]" in run(*out, "--seeds", 1, code=2)
+    assert "'mixup' mixes labels" in run(*out, "--transforms", "rotate,mixup", code=2)
+    assert "did you mean 'rotate'" in run(*out, "--transforms", "rotat", code=2)
+    assert "measure sets transforms itself" in run(*out, "--set", "transforms=rotate", code=2)
+    assert "unknown key 'epoch'" in run(*out, "--set", "epoch=1", code=2)
+    assert not (tmp_path / "m").exists()
+    assert "Example: outspan measure" in run("--help")
+
+
+def test_interrupted_it_keeps_what_is_finished(few, tmp_path):
+    out = tmp_path / "m"
+    asked = [sys.executable, "-m", "outspan", "measure", "--data", few, "--seeds", "2", "--transforms", "rotate", "-o", out]
+    process = subprocess.Popen([*map(str, asked), "--set", "epochs=150"], stderr=subprocess.PIPE, text=True)
+    while not (out / "models" / "baseline-1.npy").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.2)  # into the seeds that are next
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on" in err
+    assert err.count("\n") == 1
+    assert sorted(path.name for path in (out / "models").iterdir()) == ["baseline-0.npy", "baseline-1.npy"]

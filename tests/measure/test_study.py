@@ -1,0 +1,277 @@
+"""A measure in its folder: it goes on where it stands, runs twice to the same bytes, and refuses another's folder."""
+
+import json
+import shutil
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from outspan.config import Recipe
+from outspan.data.sets import load
+from outspan.measure import study
+from outspan.measure.scores import Predictions, scores
+from outspan.measure.study import BASELINE, Measured, configurations, measurable, measure
+from outspan.measure.summary import load_predictions, save_predictions, summarise
+from outspan.policies.named import build_policy
+from outspan.report.measure import measure_figure
+from outspan.train import Stopped
+from outspan.train.loop import train
+from outspan.transforms.normalize import Normalize
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> Recipe:
+    """Return a recipe for 100 digits and 60 to test on, in a file."""
+    path, digits = tmp_path_factory.mktemp("data") / "few.npz", load("digits")
+    arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
+    arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
+    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    return Recipe(data=str(path), model="mlp-10", epochs=2, batch=25)
+
+
+def watcher(seen: list[str], stop_at: int = -1):
+    """Return what notes every title and stops the n-th run after its first step."""
+
+    @contextmanager
+    def watch(title):
+        seen.append(title)
+        number = len(seen) - 1
+        yield lambda state: number == stop_at
+
+    return watch
+
+
+def test_each_transform_alone_at_uniform_signed_levels(recipe):
+    found = configurations(recipe, ["rotate", "cutout"], 0.25)
+    assert list(found) == [BASELINE, "rotate", "cutout"]
+    data = load(recipe.data)
+    last = Normalize(*data.train.statistics())
+    images, labels = data.train.images, data.train.labels
+    for name, low in (("rotate", -1.0), ("cutout", 0.0)):
+        plans = [
+            build_policy(found[name], torch.nn.Identity(), data, last)(images, labels, step=step).plan for step in range(40)
+        ]
+        ops = torch.cat([plan.ops for plan in plans])
+        levels = torch.cat([plan.levels for plan in plans])[ops >= 0]
+        assert plans[0].names == (name,)
+        assert ops.shape == (4000, 1)
+        assert 0.22 < (ops == 0).double().mean() < 0.28
+        assert low <= levels.min() < low + 0.05
+        assert 0.95 < levels.max() <= 1
+        assert levels.mean() == pytest.approx((low + 1) / 2, abs=0.06)
+    assert not build_policy(found[BASELINE], torch.nn.Identity(), data, last)(images, labels, step=0).plan.ops.numel()
+    assert "mixup" not in measurable()
+    assert {"rotate", "blur", "resized_crop"} <= set(measurable())
+
+
+def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
+    found = measure(recipe, ["rotate"], seeds=[0, 3], out=tmp_path / "measured")
+    for name, own in configurations(recipe, ["rotate"], 0.5).items():
+        for i, seed in enumerate((0, 3)):
+            summary = train(replace(own, seed=seed), out=tmp_path / f"{name}-{seed}")
+            some = found.predictions[name]
+            assert (some.classes[i] == some.labels).double().mean() == pytest.approx(summary.accuracy)
+
+
+def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
+    whole = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "whole")
+    seen: list[str] = []
+    with pytest.raises(Stopped, match="of 3 seeds at once"):
+        measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen, 1))
+    assert sorted(path.name for path in (tmp_path / "parts" / "models").iterdir()) == [f"baseline-{i}.npy" for i in range(3)]
+    parts = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
+    assert seen == ["baseline, 3 seeds", "rotate, 3 seeds", "rotate, 3 seeds", "invert, 3 seeds"]
+    again = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
+    assert len(seen) == 4  # nothing is left to train
+    for other in (parts, again):
+        assert json.dumps(summarise(other)) == json.dumps(summarise(whole))
+    for folder, found in (("whole", whole), ("parts", parts)):
+        save_predictions(tmp_path / f"{folder}.npz", found)
+    assert (tmp_path / "whole.npz").read_bytes() == (tmp_path / "parts.npz").read_bytes()
+    # More seeds and transforms of the same folder: only these are trained, here two at once for want of memory.
+    monkeypatch.setattr(study, "members_at_once", lambda *_: 2)
+    more = measure(recipe, ["rotate", "blur"], seeds=range(4), out=tmp_path / "parts", watch=watcher(seen))
+    assert seen[4:] == ["baseline, 1 seeds", "rotate, 1 seeds", "blur, 2 seeds", "blur, 2 seeds"]
+    assert torch.equal(more.predictions["rotate"].classes[:3], whole.predictions["rotate"].classes)
+
+
+def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path):
+    plain, seen = replace(recipe, model="convnet"), []
+    with pytest.raises(Stopped, match="step 1 of 8"):
+        measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen, 1))
+    assert [path.name for path in (tmp_path / "m" / "running").iterdir()] == ["baseline-1"]
+    found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
+    assert seen == ["baseline, seed 0", *["baseline, seed 1"] * 2, "invert, seed 0", "invert, seed 1"]
+    assert not list((tmp_path / "m" / "running").iterdir())  # what was predicted is kept, not the models
+    alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
+    some = found.predictions[BASELINE]
+    assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
+
+
+def test_processes_side_by_side(recipe, tmp_path):
+    plain, seen = replace(recipe, model="convnet", epochs=1), []
+
+    @contextmanager
+    def watch(title):
+        assert title == "2 runs at a time"
+        yield lambda state: seen.append(state)
+
+    found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=2, watch=watch)
+    assert seen[-1]["said"] == "4 of 4 runs"
+    alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
+    some = found.predictions[BASELINE]
+    assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (ValueError("invert, seed 0: bad"), ValueError, "invert, seed 0: bad"),
+        (BrokenProcessPool("gone"), ValueError, "was killed, maybe for memory; the same command goes on"),
+        (None, Stopped, "stopped; the same command goes on"),
+    ],
+    ids=["fails", "killed", "stopped"],
+)
+def test_where_one_process_fails_the_others_save_themselves(error, raised, message, recipe, tmp_path, monkeypatch):
+    """Threads stand for processes: the first run fails, or all are stopped; the second sees it and stops; no other begins."""
+    begun = []
+
+    def pool(workers, *, mp_context, initializer, initargs):
+        monkeypatch.setattr(study, "_asked_to_stop", initargs[0])
+        return ThreadPoolExecutor(workers)
+
+    def work(folder, name, recipe, device):
+        begun.append((name, recipe.seed))
+        if error is not None and (name, recipe.seed) == (BASELINE, 0):
+            raise error
+        assert study._asked_to_stop.wait(30)
+        raise Stopped("at a step")
+
+    monkeypatch.setattr(study, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(study, "_run_in_worker", work)
+    plain = replace(recipe, model="convnet")
+
+    @contextmanager
+    def watch(title):
+        yield lambda state: error is None
+
+    with pytest.raises(raised, match=message):
+        measure(plain, ["invert"], seeds=range(9), out=tmp_path, jobs=2, watch=watch)
+    assert 2 <= len(begun) <= 4
+
+
+def test_shared_batches_are_said(recipe, tmp_path):
+    found = summarise(measure(recipe, ["rotate"], seeds=range(2), out=tmp_path, shared_batches=True))
+    assert found["settings"]["shared_batches"]
+    assert "not that of independent runs" in found["note"]
+    with pytest.raises(ValueError, match="shared_batches True there, False asked"):
+        measure(recipe, ["rotate"], seeds=range(2), out=tmp_path)
+
+
+def test_summary_by_hand():
+    """Four seeds, four samples: the baseline gets one wrong for sure, and ties on another; `rotate` mends the first."""
+    labels = torch.tensor([0, 1, 2, 2])
+    baseline = torch.tensor([[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 0], [0, 1, 2, 0]])
+    rotate = labels.repeat(4, 1)
+    several = {BASELINE: Predictions(baseline, labels), "rotate": Predictions(rotate, labels)}
+    found = summarise(Measured({"shared_batches": False}, range(4), ("a", "b", "c"), several))
+    assert found["ties"] == found["baseline"]["ties"] == 1
+    assert found["seeds"] == [0, 1, 2, 3]
+    assert found["samples"] == 4
+    assert "note" not in found
+    assert found["baseline"]["accuracy"]["by_seed"] == [0.75, 0.75, 0.5, 0.75]
+    assert found["baseline"]["accuracy"]["value"] == 11 / 16
+    entry = found["transforms"]["rotate"]
+    assert entry["error"]["value"] == entry["instability"]["value"] == entry["ties"] == 0
+    assert entry["corrected"]["count"] in (1, 2)  # the tied one may have been drawn right
+    assert entry["broken"] == {"count": 0, "accuracy": None}
+    assert entry["difference"]["error"]["value"] == -found["baseline"]["error"]["value"]
+    assert entry["difference"]["verdict"] == "not told apart"  # four samples tell nothing
+    assert found["baseline"]["by_class"]["b"] == {
+        "samples": 1, "accuracy": 0.25, "std": 0.5, "error": 1.0, "instability": 0.25, "ties": 0,
+    }  # fmt: skip
+    assert found["baseline"]["first_3_seeds"]["accuracy"] == scores(several[BASELINE].first(3)).accuracy
+    json.dumps(found, allow_nan=False)
+    axis = measure_figure(found).axes[0]
+    assert {text.get_text() for text in axis.texts} == {"baseline", "rotate"}
+
+
+def test_verdicts():
+    labels = torch.zeros(200, dtype=torch.int64)
+    half = (torch.arange(200) % 2).repeat(2, 1)
+    several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
+    some = {name: Predictions(classes, labels) for name, classes in several.items()}
+    found = summarise(Measured({"shared_batches": False}, range(2), ("a", "b"), some))
+    verdicts = {name: entry["difference"]["verdict"] for name, entry in found["transforms"].items()}
+    assert verdicts == {"rotate": "better", "invert": "worse", "blur": "not told apart"}
+    assert found["transforms"]["rotate"]["corrected"] == {"count": 100, "baseline_accuracy": 0.0}
+    assert found["transforms"]["invert"]["broken"] == {"count": 100, "accuracy": 0.0}
+
+
+def test_predictions_come_back_and_carry_no_time(tmp_path):
+    some = Predictions(torch.tensor([[0, 1], [1, 1]]), torch.tensor([0, 1]))
+    save_predictions(tmp_path / "p.npz", Measured({}, [0, 1], ("a", "b"), {BASELINE: some, "blur": some}))
+    found = load_predictions(tmp_path / "p.npz")
+    assert list(found) == [BASELINE, "blur"]
+    assert torch.equal(found["blur"].classes, some.classes)
+    with zipfile.ZipFile(tmp_path / "p.npz") as archive:
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    (tmp_path / "bad.npz").write_bytes(b"PK nothing")
+    with pytest.raises(ValueError, match="not the predictions of a measure"):
+        load_predictions(tmp_path / "bad.npz")
+
+
+def test_another_folder_is_refused(recipe, tmp_path):
+    out = tmp_path / "m"
+    measure(recipe, ["rotate"], seeds=range(2), out=out)
+    for other, probability, message in [
+        (replace(recipe, lr=0.2, epochs=1), 0.5, r"epochs 2 there, 1 asked, lr 0.1 there, 0.2 asked"),
+        (recipe, 0.9, "probability 0.5 there, 0.9 asked"),
+        (replace(recipe, data="digits"), 0.5, r"data '.*few.npz' there, 'digits' asked, .*train '100 images, \w+' there"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            measure(other, ["rotate"], seeds=range(2), out=out, probability=probability)
+    measure(
+        replace(recipe, seed=5, policy="augmix", transforms="geometric"), ["rotate"], seeds=range(2), out=out
+    )  # its own keys
+    damaged = out / "models" / "rotate-1.npy"
+    whole = damaged.read_bytes()
+    for content, message in ((whole[:-8], "damaged"), (b"", "damaged"), (whole.replace(b"<i8", b"<f8"), "not the classes")):
+        damaged.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"rotate-1.npy: {message}.*; remove it"):
+            measure(recipe, ["rotate"], seeds=range(2), out=out)
+    damaged.unlink()
+    measure(recipe, ["rotate"], seeds=range(2), out=out)
+    assert damaged.read_bytes() == whole
+    (out / "settings.json").write_text("[1]")
+    with pytest.raises(ValueError, match=r"settings.json: not the settings of a measure"):
+        measure(recipe, ["rotate"], seeds=range(2), out=out)
+    shutil.rmtree(out)
+
+
+def test_refusals(recipe, tmp_path):
+    out = tmp_path / "m"
+    for seeds in ([0], [], [1, 1]):
+        with pytest.raises(ValueError, match="at least 2 different seeds"):
+            measure(recipe, ["rotate"], seeds=seeds, out=out)
+    for name in ("mixup", "cutmix"):
+        with pytest.raises(ValueError, match=f"'{name}' mixes labels: only transforms that keep an image's label"):
+            measure(recipe, ["rotate", name], seeds=range(2), out=out)
+    with pytest.raises(ValueError, match="unknown transform 'rotat', did you mean 'rotate'"):
+        measure(recipe, ["rotat"], seeds=range(2), out=out)
+    with pytest.raises(ValueError, match="no transform to measure"):
+        measure(recipe, [], seeds=range(2), out=out)
+    for probability in (0.0, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="probability must lie in"):
+            measure(recipe, ["rotate"], seeds=range(2), out=out, probability=probability)
+    with pytest.raises(ValueError, match="shared batches need an mlp"):
+        measure(replace(recipe, model="convnet"), ["rotate"], seeds=range(2), out=out, shared_batches=True)
+    assert not out.exists()
+    with pytest.raises(ValueError, match=r"baseline: seed [01]: the loss is (nan|inf)"):
+        measure(replace(recipe, lr=1e6, epochs=9), ["rotate"], seeds=range(2), out=out)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -11,15 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.measure import study
-from outspan.measure.scores import Predictions, scores
-from outspan.measure.study import BASELINE, Measured, configurations, measurable, measure
-from outspan.measure.summary import load_predictions, save_predictions, summarise
+from outspan.measure.study import BASELINE, configurations, measurable, measure
+from outspan.measure.summary import save_predictions, summarise
 from outspan.policies.named import build_policy
-from outspan.report.measure import measure_figure
 from outspan.train import Stopped
 from outspan.train.loop import train
 from outspan.transforms.normalize import Normalize
@@ -166,65 +164,26 @@ def test_where_one_process_fails_the_others_save_themselves(error, raised, messa
     assert 2 <= len(begun) <= 4
 
 
+@pytest.mark.parametrize("model", ["mlp-5", "convnet"])
+def test_an_image_folder(model, tmp_path):
+    for kind, name, shade in [
+        (kind, name, shade) for kind in ("train", "val") for name, shade in (("dark", 40), ("light", 200))
+    ]:
+        (tmp_path / "data" / kind / name).mkdir(parents=True)
+        for i in range(4):
+            Image.new("RGB", (10 + i, 9), (shade, shade + i, shade)).save(tmp_path / "data" / kind / name / f"{i}.png")
+    recipe = Recipe(data=str(tmp_path / "data"), model=model, size=8, epochs=8, batch=4)
+    found = measure(recipe, ["rotate"], seeds=range(2), out=tmp_path / "m")
+    assert found.classes == ("dark", "light")
+    assert summarise(found)["baseline"]["accuracy"]["value"] == 1
+
+
 def test_shared_batches_are_said(recipe, tmp_path):
     found = summarise(measure(recipe, ["rotate"], seeds=range(2), out=tmp_path, shared_batches=True))
     assert found["settings"]["shared_batches"]
     assert "not that of independent runs" in found["note"]
     with pytest.raises(ValueError, match="shared_batches True there, False asked"):
         measure(recipe, ["rotate"], seeds=range(2), out=tmp_path)
-
-
-def test_summary_by_hand():
-    """Four seeds, four samples: the baseline gets one wrong for sure, and ties on another; `rotate` mends the first."""
-    labels = torch.tensor([0, 1, 2, 2])
-    baseline = torch.tensor([[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 0], [0, 1, 2, 0]])
-    rotate = labels.repeat(4, 1)
-    several = {BASELINE: Predictions(baseline, labels), "rotate": Predictions(rotate, labels)}
-    found = summarise(Measured({"shared_batches": False}, range(4), ("a", "b", "c"), several))
-    assert found["ties"] == found["baseline"]["ties"] == 1
-    assert found["seeds"] == [0, 1, 2, 3]
-    assert found["samples"] == 4
-    assert "note" not in found
-    assert found["baseline"]["accuracy"]["by_seed"] == [0.75, 0.75, 0.5, 0.75]
-    assert found["baseline"]["accuracy"]["value"] == 11 / 16
-    entry = found["transforms"]["rotate"]
-    assert entry["error"]["value"] == entry["instability"]["value"] == entry["ties"] == 0
-    assert entry["corrected"]["count"] in (1, 2)  # the tied one may have been drawn right
-    assert entry["broken"] == {"count": 0, "accuracy": None}
-    assert entry["difference"]["error"]["value"] == -found["baseline"]["error"]["value"]
-    assert entry["difference"]["verdict"] == "not told apart"  # four samples tell nothing
-    assert found["baseline"]["by_class"]["b"] == {
-        "samples": 1, "accuracy": 0.25, "std": 0.5, "error": 1.0, "instability": 0.25, "ties": 0,
-    }  # fmt: skip
-    assert found["baseline"]["first_3_seeds"]["accuracy"] == scores(several[BASELINE].first(3)).accuracy
-    json.dumps(found, allow_nan=False)
-    axis = measure_figure(found).axes[0]
-    assert {text.get_text() for text in axis.texts} == {"baseline", "rotate"}
-
-
-def test_verdicts():
-    labels = torch.zeros(200, dtype=torch.int64)
-    half = (torch.arange(200) % 2).repeat(2, 1)
-    several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
-    some = {name: Predictions(classes, labels) for name, classes in several.items()}
-    found = summarise(Measured({"shared_batches": False}, range(2), ("a", "b"), some))
-    verdicts = {name: entry["difference"]["verdict"] for name, entry in found["transforms"].items()}
-    assert verdicts == {"rotate": "better", "invert": "worse", "blur": "not told apart"}
-    assert found["transforms"]["rotate"]["corrected"] == {"count": 100, "baseline_accuracy": 0.0}
-    assert found["transforms"]["invert"]["broken"] == {"count": 100, "accuracy": 0.0}
-
-
-def test_predictions_come_back_and_carry_no_time(tmp_path):
-    some = Predictions(torch.tensor([[0, 1], [1, 1]]), torch.tensor([0, 1]))
-    save_predictions(tmp_path / "p.npz", Measured({}, [0, 1], ("a", "b"), {BASELINE: some, "blur": some}))
-    found = load_predictions(tmp_path / "p.npz")
-    assert list(found) == [BASELINE, "blur"]
-    assert torch.equal(found["blur"].classes, some.classes)
-    with zipfile.ZipFile(tmp_path / "p.npz") as archive:
-        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-    (tmp_path / "bad.npz").write_bytes(b"PK nothing")
-    with pytest.raises(ValueError, match="not the predictions of a measure"):
-        load_predictions(tmp_path / "bad.npz")
 
 
 def test_another_folder_is_refused(recipe, tmp_path):

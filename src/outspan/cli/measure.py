@@ -71,7 +71,7 @@ def measure_command(
 def _table(found: Mapping[str, Any]) -> Any:
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))  # within 80 columns
     table.add_column("transform", no_wrap=True)
     for title in ("accuracy", "error", "less the baseline's", "instability", "corrected", "broken"):
         table.add_column(title, justify="right")

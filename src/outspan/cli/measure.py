@@ -73,7 +73,7 @@ def _table(found: Mapping[str, Any]) -> Any:
 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))  # within 80 columns
     table.add_column("transform", no_wrap=True)
-    for title in ("accuracy", "error", "less the baseline's", "instability", "corrected", "broken"):
+    for title in ("accuracy", "error", "against the baseline", "instability", "corrected", "broken"):
         table.add_column(title, justify="right")
     entries = {"baseline": found["baseline"], **found["transforms"]}
     for name, entry in sorted(entries.items(), key=lambda item: (item[1]["error"]["value"], item[0])):
@@ -83,7 +83,7 @@ def _table(found: Mapping[str, Any]) -> Any:
         if difference is None:
             table.add_row(name, *cells, "", instability, "", "", style="bold")
             continue
-        low, high = (100 * end for end in difference["error"]["interval"])
+        low, high = (round(100 * end, 2) + 0.0 for end in difference["error"]["interval"])  # no -0.00
         cells += [f"{low:+.2f} to {high:+.2f}", instability, str(entry["corrected"]["count"]), str(entry["broken"]["count"])]
         table.add_row(name, *cells, style=_STYLES[difference["verdict"]])
     return table

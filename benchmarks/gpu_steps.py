@@ -45,7 +45,7 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
     runs: dict[str, Callable[[int], object]] = {}
     for name, values in POLICIES.items():
         recipe = Recipe(data="cifar10", model=model, batch=batch, defaults="cifar", **values)
-        state = _start(recipe, data, GPU)
+        state = _start(recipe, data.train.shape, 10, GPU)
         learn = Learner(torch.compile(state.model) if "compiled" in how else state.model, 0.0, graphs="graphs" in how)
         net = Replayed(learn.model) if "graphs" in how else learn.model
         policy = build_policy(recipe, net, data, LAST)
@@ -87,7 +87,7 @@ def check_that_steps_do_not_wait() -> str:
     images, labels = data.train.images.to(GPU), data.train.labels.to(GPU)
     for name, values in {**POLICIES, "proportional": {"policy": "uncertain", "select": "proportional"}}.items():
         recipe = Recipe(data="cifar10", model="wide_resnet-16-4", defaults="cifar", **values)
-        state = _start(recipe, data, GPU)
+        state = _start(recipe, data.train.shape, 10, GPU)
         learn, net = Learner(state.model, 0.0, graphs=True), Replayed(state.model)
         policy = build_policy(recipe, net, data, LAST)
         net.train()

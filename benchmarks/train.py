@@ -39,7 +39,7 @@ def main() -> None:
 
     def ours(policy: str) -> None:
         made = replace(recipe, policy=policy, transforms="geometric")
-        state = _start(made, data, torch.device("cpu"))
+        state = _start(made, data.train.shape, 10, torch.device("cpu"))
         act = build_policy(made, state.model, data, last)
         learn = Learner(state.model, 0.0, graphs=False)
         unread = _Unread(made.depth, torch.device("cpu"))

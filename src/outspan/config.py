@@ -107,8 +107,9 @@ def make_recipe(path: Path | None, changes: Sequence[str]) -> Recipe:
 
 def unknown(kind: str, name: str, known: Collection[str], *others: str) -> ValueError:
     """Return the error for a name that is not known: it offers the nearest one and lists all, `others` after them."""
-    near = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-    return ValueError(f"unknown {kind} {name!r}, did you mean {near!r}? (known: {', '.join([*known, *others])})")
+    near = get_close_matches(name, known, n=1, cutoff=0.0)
+    hint = f", did you mean {near[0]!r}?" if near else ""
+    return ValueError(f"unknown {kind} {name!r}{hint} (known: {', '.join([*known, *others]) or 'none'})")
 
 
 def _typed(key: str, value: Any) -> Any:

@@ -12,6 +12,8 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write(partial)
+        with open(partial, "r+b") as file:
+            os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError as error:
         raise ValueError(f"{path}: cannot be written ({error.strerror or error})") from None

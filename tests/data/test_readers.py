@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -180,10 +180,21 @@ def test_folders_of_mixed_sizes_are_made_one_size(tmp_path):
     assert labels.tolist() == [1, 0]
 
 
+@given(width=st.integers(1, 5000), height=st.integers(1, 5000), to=st.tuples(st.integers(1, 400), st.integers(1, 400)))
+@example(width=30, height=29, to=(28, 28))  # these left the image by a rounding error
+@example(width=225, height=300, to=(224, 224))
+def test_the_centre_lies_inside(width, height, to):
+    left, top, right, bottom = readers.centre_box(width, height, *to)
+    assert 0 <= left < right <= width
+    assert 0 <= top < bottom <= height
+    assert (right - left) / (bottom - top) == pytest.approx(to[0] / to[1])
+    assert right - left == pytest.approx(width) or bottom - top == pytest.approx(height)
+
+
 def test_folders_that_do_not_fit_are_refused(tmp_path):
     root = folder(tmp_path)
     (root / "train" / "empty").mkdir()
-    with pytest.raises(ValueError, match="empty: an empty class folder"):
+    with pytest.raises(ValueError, match="empty: an empty or missing class folder"):
         sets.load(str(root), size=16)
     (root / "train" / "empty").rmdir()
     (root / "val" / "birds").mkdir()

@@ -23,7 +23,7 @@ torch.set_num_threads(1)
 digits = load("digits")
 data = Data("digits", Split(digits.train.images[:256], digits.train.labels[:256]),
             Split(digits.test.images[:50], digits.test.labels[:50]), digits.classes)
-recipe = Recipe(data="digits", model="convnet", policy="uncertain", epochs=12, batch=32, defaults="cifar")
+recipe = Recipe(data="digits", model="convnet", policy="uncertain", epochs=4, batch=32, defaults="cifar")
 mode = sys.argv[2]
 if mode == "in place":                      # a save that writes over the only file, slowly
     def save(folder, step, tensors, meta):
@@ -99,6 +99,8 @@ def test_killed_at_random_instants_it_ends_the_same(runs, inside_saves, tmp_path
             inside += saving
         finish(folder)
         assert is_same(result(folder), expected)
+        for file in ("metrics.jsonl", "compositions.jsonl"):
+            assert (folder / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     print(f"{kills} kills, {inside} inside a save")
     assert kills >= 0.9 * 5 * runs  # one may find its run over
     assert inside >= inside_saves

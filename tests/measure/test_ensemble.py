@@ -11,7 +11,7 @@ from outspan.data.splits import Split
 from outspan.measure.ensemble import Ensemble, is_batchable, members_at_once, train_together
 from outspan.models import build
 from outspan.train import Stopped, checkpoint
-from outspan.train.loop import load_run, predict, train
+from outspan.train.loop import load_model, predict, train
 
 RECIPE = Recipe(data="digits", model="mlp-20", policy="random", transforms="rotate", depth=1, epochs=2, batch=32)
 
@@ -56,9 +56,9 @@ def test_each_member_is_the_run_of_its_seed(changes, few, tmp_path):
         for layer, (weight, bias) in zip((1, 3), ensemble.member(i), strict=True):
             assert torch.allclose(weight, tensors[f"model.{layer}.weight"], atol=1e-5)
             assert torch.allclose(bias, tensors[f"model.{layer}.bias"], atol=1e-5)
-        _, model, _, own_last = load_run(out)
-        assert own_last == last
-        assert torch.equal(classes[:, i], predict(model, few.test, last, "cpu").argmax(1))
+        run = load_model(out)
+        assert run.last == last
+        assert torch.equal(classes[:, i], predict(run.model, few.test, last, "cpu").argmax(1))
 
 
 def test_shared_batches_show_all_members_the_same(few):

@@ -44,9 +44,9 @@ def test_it_learns_digits(tmp_path):
     assert len(summary.metrics) == 4
     assert summary.accuracy == summary.metrics[-1]["test_accuracy"]
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 4
-    recipe, model, data, last = load_run(tmp_path)
-    assert accuracy(model, data.test, last, "cpu") == summary.accuracy
-    assert recipe.epochs == 4
+    run, data = load_run(tmp_path)
+    assert accuracy(run.model, data.test, run.last, "cpu") == summary.accuracy
+    assert run.recipe.epochs == 4
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -69,8 +69,8 @@ def test_stopped_after_every_step_it_ends_the_same(tmp_path):
             stops += 1
     assert stops == 29
     assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
-    chosen = [(tmp_path / name / "compositions.jsonl").read_bytes() for name in ("whole", "parts")]
-    assert chosen[0] == chosen[1]
+    for file in ("compositions.jsonl", "metrics.jsonl"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
 
 
 @pytest.mark.parametrize("model", ["shake_shake-26-2x4d", "pyramidnet-11-8"])
@@ -137,6 +137,8 @@ def scalars(folder) -> dict[str, list[tuple[int, float]]]:
 @pytest.mark.filterwarnings("ignore")  # TensorBoard's own
 def test_tensorboard_has_every_epoch_once_after_a_restart(tmp_path):
     with pytest.raises(Stopped):
+        train(SMALL, out=tmp_path, data=few(), tensorboard=True, on_step=lambda progress: progress["step"] == 20)
+    with pytest.raises(Stopped):
         train(SMALL, out=tmp_path, data=few(), tensorboard=True, on_step=lambda progress: progress["step"] == 25)
     summary = train(SMALL, out=tmp_path, data=few(), tensorboard=True)
     found = scalars(tmp_path)
@@ -159,7 +161,7 @@ def test_it_saves_when_the_time_has_come(tmp_path, monkeypatch):
         clock[0] += 1.0  # an epoch is ten steps, ten seconds
 
     train(replace(SMALL, epochs=7), out=tmp_path, data=few(), save_every=25.0, on_step=tick)
-    assert steps == [30, 60, 70]
+    assert steps == [26, 51, 70]
 
 
 def test_asking_for_the_same_bits_is_undone_afterwards(tmp_path):
@@ -180,6 +182,9 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     steps = []
     again = train(SMALL, out=tmp_path, data=few(), on_step=steps.append)
     assert not steps
+    (tmp_path / "metrics.jsonl").unlink()  # as a kill after the last checkpoint would
+    train(SMALL, out=tmp_path, data=few())
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
     assert (again.accuracy, again.loss, again.metrics) == (first.accuracy, first.loss, first.metrics)
 
 

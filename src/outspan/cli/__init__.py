@@ -4,6 +4,7 @@ Everything heavy is imported by the command that needs it, so that --help does n
 """
 
 import sys
+import warnings
 
 import typer
 
@@ -36,12 +37,15 @@ def main() -> None:
     """Run the command line; what the user got wrong is one red line and exit code 2, an interruption is 130."""
     from outspan.train import Stopped
 
+    warnings.formatwarning = lambda message, *_: f"outspan: {message}\n"
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
     except (_UsageError, ValueError) as error:
         message, code = getattr(error, "format_message", error.__str__)(), 2
     except OSError as error:  # a folder that is a file, a full disk
         message, code = f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), 2
+    except (RuntimeError, MemoryError) as error:  # a worker that was killed, more than there is memory for
+        message, code = (str(error).strip() or type(error).__name__).splitlines()[0], 2
     except Stopped as error:
         message, code = str(error), 130
     except (KeyboardInterrupt, typer.Abort):

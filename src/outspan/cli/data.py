@@ -4,7 +4,14 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="List the data sets that are known by name, and bring one here.", no_args_is_help=True)
+app = typer.Typer(help="List the data sets that are known by name, and bring one here.")
+
+
+@app.callback(invoke_without_command=True)
+def data(context: typer.Context) -> None:
+    """List the data sets that are known by name, and bring one here."""
+    if context.invoked_subcommand is None:
+        list_command()
 
 
 @app.command("list")
@@ -43,8 +50,6 @@ def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifa
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(name)
-        folder = fetch(
-            name, root(), on_bytes=lambda file, here, all_: bar.update(task, description=file, completed=here, total=all_)
-        )
+        folder = fetch(name, root(), on_bytes=show)
     found = load(name)
     typer.echo(f"{name}: {len(found.train):,} train and {len(found.test):,} test images in {folder}")

@@ -64,24 +64,25 @@ def evaluate(
 
     from outspan.train.loop import load_run, predict
 
-    _, model, data, last = load_run(run)
-    found = predict(model.to(device()), data.test, last, device()).argmax(1)
+    trained, data = load_run(run)
+    found = predict(trained.model.to(device()), data.test, trained.last, device()).argmax(1)
     count = len(data.classes)
     confusion = torch.bincount(data.test.labels * count + found, minlength=count**2).view(count, count)
-    right = confusion.diag() / confusion.sum(1).clamp(min=1)
-    accuracy = float(confusion.diag().sum() / confusion.sum())
+    right = confusion.diag().double() / confusion.sum(1).clamp(min=1)
+    accuracy = float(confusion.diag().double().sum() / confusion.sum())
     if as_json:
         by_class = dict(zip(data.classes, right.tolist(), strict=True))
         typer.echo(json.dumps({"accuracy": accuracy, "classes": by_class, "confusion": confusion.tolist()}))
         return
     typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(data.test)} test images; rows: what they are, columns: taken for")
-    whole = count <= 12  # more columns do not fit: then the most frequent mistake alone
+    console = Console()
+    whole = sum(len(name) + 2 for name in data.classes) + 24 <= console.width  # else the most frequent mistake alone
     table = Table("class", "right, %", *(data.classes if whole else ["most often taken for"]), box=None, pad_edge=False)
     for name, share, row, i in zip(data.classes, right.tolist(), confusion, range(count), strict=True):
         wrong = row.index_fill(0, torch.tensor(i), 0)
         mistake = f"{data.classes[int(wrong.argmax())]} ({int(wrong.max())})" if wrong.any() else ""
         table.add_row(name, f"{100 * share:.2f}", *(map(str, row.tolist()) if whole else [mistake]))
-    Console().print(table)
+    console.print(table, markup=False)
 
 
 def predict_command(
@@ -96,17 +97,17 @@ def predict_command(
 
     from outspan.data.readers import read_fitted
     from outspan.data.splits import Split
-    from outspan.train.loop import load_run, predict
+    from outspan.train.loop import load_model, predict
     from outspan.transforms.color import grey
 
-    _, model, data, last = load_run(run)
-    channels, height, width = data.train.shape
+    trained = load_model(run)
+    channels, height, width = trained.shape
     pixels = torch.stack([read_fitted(path, height, width) for path in images])
     pixels = pixels if channels == 3 else grey(pixels)
     split = Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
-    found = predict(model.to(device()), split, last, device()).softmax(1).max(1)
+    found = predict(trained.model.to(device()), split, trained.last, device()).softmax(1).max(1)
     for path, share, label in zip(images, found.values.tolist(), found.indices.tolist(), strict=True):
-        typer.echo(f"{path}  {data.classes[label]}  {100 * share:.1f} %")
+        typer.echo(f"{path}  {trained.classes[label]}  {100 * share:.1f} %")
 
 
 def compare(
@@ -171,7 +172,7 @@ def compositions(
     if out.suffix.lower() != ".png":
         raise ValueError(f"{out}: the plot is a .png file, got {out.suffix!r}")
     found = shares(read(run))
-    figure = compositions_figure(found, [name for name in mark.split(",") if name])
+    figure = compositions_figure(found, [name.strip() for name in mark.split(",") if name.strip()])
     for name, (first, last) in rising(found).items():
         typer.echo(f"{100 * first:6.2f} % → {100 * last:6.2f} %  {name}")
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))
@@ -189,7 +190,13 @@ def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bo
     from outspan.train import Stopped
 
     asked: list[int] = []
-    before = {number: signal.signal(number, lambda got, _: asked.append(got)) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def answer(number: int, _: Any) -> None:
+        if asked:  # a second time: at once
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, answer) for number in (signal.SIGINT, signal.SIGTERM)}
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
     try:
         console = Console(stderr=True)

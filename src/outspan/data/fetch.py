@@ -83,7 +83,7 @@ def fetch(name: str, root: Path, *, on_bytes: Callable[[str, int, int], None] = 
         raise unknown("data set to fetch", name, SOURCES)
     folder, sources = SOURCES[name]
     target, partial = root / folder, root / f"{folder}.partial"
-    if target.exists():
+    if target.exists() and any(target.iterdir()):
         return target
     partial.mkdir(parents=True, exist_ok=True)
     for source in sources:

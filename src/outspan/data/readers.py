@@ -161,22 +161,28 @@ def list_folder(path: Path) -> tuple[Listed, Listed, tuple[str, ...]]:
     for split in splits:
         if not split.is_dir():
             raise ValueError(f"{path}: needs the folders train and val, each with a folder a class; {split} is missing")
-    classes = tuple(sorted(entry.name for entry in splits[0].iterdir() if entry.is_dir()))
+    classes = tuple(sorted(entry.name for entry in splits[0].iterdir() if _is_class(entry)))
     if not classes:
         raise ValueError(f"{splits[0]}: has no class folders")
-    extra = sorted({entry.name for entry in splits[1].iterdir() if entry.is_dir()} - set(classes))
+    extra = sorted({entry.name for entry in splits[1].iterdir() if _is_class(entry)} - set(classes))
     if extra:
         raise ValueError(f"{splits[1]}: class {extra[0]!r} is not among the train classes")
     train, test = (_list_split(split, classes) for split in splits)
     return train, test, classes
 
 
+def _is_class(entry: Path) -> bool:
+    return entry.is_dir() and not entry.name.startswith(".")
+
+
 def _list_split(split: Path, classes: tuple[str, ...]) -> Listed:
     files, labels = [], []
     for label, name in enumerate(classes):
-        found = sorted(file for file in (split / name).glob("*") if file.suffix.lower() in _SUFFIXES)
+        found = sorted(file for file in (split / name).glob("[!.]*") if file.suffix.lower() in _SUFFIXES)
         if not found:
-            raise ValueError(f"{split / name}: an empty class folder, expected images ({', '.join(sorted(_SUFFIXES))})")
+            raise ValueError(
+                f"{split / name}: an empty or missing class folder, expected images ({', '.join(sorted(_SUFFIXES))})"
+            )
         files += found
         labels += [label] * len(found)
     return files, torch.tensor(labels)
@@ -213,12 +219,18 @@ def opened(path: Path) -> Iterator[Image.Image]:
         raise ValueError(f"{path}: cannot be read as an image ({reason})") from None
 
 
+def centre_box(width: int, height: int, to_width: int, to_height: int) -> tuple[float, float, float, float]:
+    """Return the largest box of the target's proportions about an image's centre: left, top, right, bottom."""
+    scale = min(width / to_width, height / to_height)
+    # A rounding error must not leave the image.
+    half_x, half_y = min(scale * to_width, width) / 2, min(scale * to_height, height) / 2
+    return width / 2 - half_x, height / 2 - half_y, width / 2 + half_x, height / 2 + half_y
+
+
 def read_fitted(path: Path, height: int, width: int) -> UInt8[Tensor, "3 H W"]:
     """Return one image as RGB: the largest box of this shape about its centre, resized."""
     with opened(path) as file:
-        scale = min(file.width / width, file.height / height)
-        left, top = (file.width - scale * width) / 2, (file.height - scale * height) / 2
-        box = (left, top, left + scale * width, top + scale * height)
+        box = centre_box(file.width, file.height, width, height)
         array = np.asarray(file.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, box))
     return torch.from_numpy(array.transpose(2, 0, 1).copy())
 
@@ -233,5 +245,5 @@ def _read(path: Path, expected: int | None = None, *, limit: int | None = None) 
             return file.read() if limit is None else file.read(limit)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
-    except (PermissionError, IsADirectoryError) as error:
+    except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
         raise ValueError(f"{path}: {error.strerror}") from None

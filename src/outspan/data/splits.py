@@ -69,7 +69,7 @@ class Files:
     paths: Sequence[Path] = field(repr=False)
     labels: Int64[Tensor, " N"]
     size: int
-    workers: int = min(8, os.cpu_count() or 1)
+    workers: int = field(default_factory=lambda: min(8, _cores()))
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -119,6 +119,10 @@ class Files:
         return _moments(counts)
 
 
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class _Decoded(Dataset):  # type: ignore[type-arg]
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -128,7 +132,8 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
 
 
 def _leave_interrupts(_: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the loop answers it
+    for number in (signal.SIGINT, signal.SIGTERM):  # they reach every process of the terminal; the loop answers
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _histogram(images: Tensor) -> Tensor:

@@ -97,7 +97,8 @@ class _Together:
         self.drawn = seeds if shared is None else [shared]  # the seeds of orders and plans
         on_gpu = device.type == "cuda"
         self.last = Normalize(*data.train.statistics(), torch.bfloat16 if on_gpu else torch.float32)
-        self.model = Ensemble([initial(replace(recipe, seed=seed), data) for seed in seeds]).to(device)
+        members = [initial(replace(recipe, seed=seed), data.train.shape, self.classes) for seed in seeds]
+        self.model = Ensemble(members).to(device)
         groups: list[dict[str, Any]] = [{"params": [*self.model.weights], "weight_decay": recipe.weight_decay}]
         groups.append({"params": [*self.model.biases], "weight_decay": 0.0})
         self.optimizer = torch.optim.SGD(

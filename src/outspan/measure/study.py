@@ -208,8 +208,8 @@ def _run_alone(folder: _Folder, name: str, recipe: Recipe, device: str, data: Da
         train(recipe, out=running, data=data, device=device, on_step=on_step)
     except ValueError as error:
         raise ValueError(f"{name}, seed {recipe.seed}: {error}") from None
-    _, model, data, last = load_run(running)
-    folder.write(name, recipe.seed, predict(model.to(device), data.test, last, device).argmax(1))
+    run, data = load_run(running)
+    folder.write(name, recipe.seed, predict(run.model.to(device), data.test, run.last, device).argmax(1))
 
 
 def _run_side_by_side(

@@ -17,7 +17,7 @@ _KEPT = 2  # the newest, and the one before in case the newest is found damaged
 
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
     """Write the checkpoint of a step and remove those before the last but one."""
-    text = json.dumps({**meta, "step": step}, sort_keys=True)
+    text = json.dumps({**meta, "step": step})
     cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
     path = folder / f"step-{step:09d}.safetensors"
@@ -32,6 +32,8 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[s
         partial.unlink(missing_ok=True)
         raise
     _fsync(folder)
+    for left in folder.glob("step-*.partial"):  # of a save that was killed
+        left.unlink()
     for old in [file for file in _files(folder) if file <= path][_KEPT:]:  # a later one is damaged: it was not loaded
         old.unlink()
     return path
@@ -78,6 +80,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _fsync(folder: Path) -> None:
+    if os.name == "nt":  # a folder cannot be opened there
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -42,9 +42,14 @@ def add_epoch(out: Path, epoch: int, counts: Counts) -> None:
 def read(out: Path) -> list[dict[str, Any]]:
     """Return a run's lines, one an epoch; a ValueError where it has none."""
     try:
-        return [json.loads(line) for line in (out / FILE).read_text().splitlines()]
+        lines = [json.loads(line) for line in (out / FILE).read_text().splitlines()]
     except FileNotFoundError:
         raise ValueError(f"{out}: no {FILE}: only a run of the policy 'uncertain' chooses") from None
+    except ValueError as error:
+        raise ValueError(f"{out / FILE}: damaged ({error}); remove it") from None
+    if not all(isinstance(line, dict) and {"epoch", "compositions"} <= line.keys() for line in lines):
+        raise ValueError(f"{out / FILE}: damaged (a line is not an epoch's); remove it")
+    return lines
 
 
 def shares(lines: list[dict[str, Any]]) -> Mapping[str, list[float]]:

@@ -45,7 +45,7 @@ class Recorded:
                 self.function(*places)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # others may pin memory meanwhile
             output = self.function(*places)
         self.made[_key(inputs)] = graph, places, output, self.keep()
 

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from outspan import models, rng
 from outspan.config import Recipe, differing, with_values
-from outspan.data.sets import Data, load
+from outspan.data.sets import SETS, Data, load
 from outspan.data.splits import Files, Split
 from outspan.files import write_lines
 from outspan.plan import Plan
@@ -113,7 +113,7 @@ def train(
 ) -> Summary:
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
 
-    It saves itself at the end of an epoch, if `save_every` seconds have passed since it did, and at its own end.
+    It saves itself every `save_every` seconds, and at its end.
     On a GPU `graphs` records the launches of a step and replays them, and `deterministic` makes it end to the bit the same,
     more slowly. `on_step` is called after every step with what
     a progress bar shows; where it returns True the run saves and stops.
@@ -122,6 +122,8 @@ def train(
         device = torch.device(device)
         setting = {"compiled": compile, "deterministic": deterministic}
         setting["graphs"] = graphs and device.type == "cuda"
+        if data is None and recipe.data not in SETS:  # the run must find it from any folder
+            recipe = replace(recipe, data=str(Path(recipe.data).resolve()) if Path(recipe.data).exists() else recipe.data)
         run = _Run(recipe, out, device, data, setting)
         return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
 
@@ -137,7 +139,7 @@ class _Run:
         mean, std = split.statistics()
         on_gpu = device.type == "cuda"
         self.last = Normalize(mean, std, torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
-        self.state = _start(recipe, self.data, device)
+        self.state = _start(recipe, split.shape, len(self.data.classes), device)
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
         self.about |= {"mean": list(mean), "std": list(std)}
         self.setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, **setting}
@@ -146,6 +148,7 @@ class _Run:
         if found is not None:
             _same_run(recipe, self.about, self.setting, found[1], out)
             self.state.restore(*found)
+            write_lines(out / "metrics.jsonl", self.state.metrics)  # a kill may have come between the two
         model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
         self.learn = Learner(model, recipe.label_smoothing, graphs=setting["graphs"])
         self.policy = build_policy(recipe, Replayed(model) if setting["graphs"] else model, self.data, self.last)
@@ -169,8 +172,8 @@ class _Run:
                 self.unread.add(state, loss, batch)
                 if state.step == (epoch + 1) * self.epoch_steps:
                     self.end_epoch(epoch, writer)
-                    if state.step == self.steps or time.perf_counter() - self.saved >= save_every:
-                        self.save()
+                if state.step == self.steps or time.perf_counter() - self.saved >= save_every:
+                    self.save()
                 progress = {"step": state.step, "steps": self.steps, "epoch": epoch, "epochs": recipe.epochs}
                 progress |= {"loss": self.unread.last, "images": len(labels), "metrics": state.metrics}
                 if on_step is not None and on_step(progress) and state.step < self.steps:
@@ -192,8 +195,8 @@ class _Run:
         state.metrics.append(row)
         state.losses, state.chosen = 0.0, {}
         if writer is not None:
-            for name, value in row.items():
-                writer.add_scalar(name, value, state.step)
+            for name in row.keys() - {"epoch", "step"}:
+                writer.add_scalar(name, row[name], state.step)
             writer.flush()
 
     def save(self) -> None:
@@ -215,7 +218,7 @@ def _settings(deterministic: bool) -> Iterator[None]:
     """Let a GPU take the fastest algorithms, or those that give the same bits every time; put back what was asked before."""
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark, cudnn.deterministic, torch.are_deterministic_algorithms_enabled()
-    cudnn.benchmark, cudnn.deterministic = not deterministic, deterministic
+    cudnn.benchmark, cudnn.deterministic = not (deterministic or before[1]), deterministic or before[1]
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
@@ -226,14 +229,14 @@ def _settings(deterministic: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[2])
 
 
-def initial(recipe: Recipe, data: Data) -> nn.Module:
-    """Return the model of a recipe as its seed initialises it."""
+def initial(recipe: Recipe, shape: tuple[int, int, int], classes: int) -> nn.Module:
+    """Return the model of a recipe as its seed initialises it, for images [C, H, W]."""
     torch.manual_seed(rng.derive(recipe.seed, "init"))
-    return models.build(recipe.model, data.train.shape, len(data.classes))
+    return models.build(recipe.model, shape, classes)
 
 
-def _start(recipe: Recipe, data: Data, device: torch.device) -> _State:
-    model = initial(recipe, data).to(device)
+def _start(recipe: Recipe, shape: tuple[int, int, int], classes: int, device: torch.device) -> _State:
+    model = initial(recipe, shape, classes).to(device)
     if device.type == "cuda":
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     weights = [p for p in model.parameters() if p.ndim > 1]
@@ -301,18 +304,37 @@ def hold_out(split: Split | Files, count: int, seed: int) -> tuple[Split | Files
     return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
 
 
-def load_run(out: Path) -> tuple[Recipe, nn.Module, Data, Normalize]:
-    """Return the recipe, model, data and last step of a run's newest whole checkpoint."""
+@dataclass(frozen=True)
+class Trained:
+    """A run's model as its newest whole checkpoint has it, and what it was trained on."""
+
+    recipe: Recipe
+    model: nn.Module
+    shape: tuple[int, int, int]
+    classes: tuple[str, ...]
+    last: Normalize
+
+
+def load_model(out: Path) -> Trained:
+    """Return the model of a run's newest whole checkpoint; its data is not needed."""
     found = checkpoint.load(out)
     if found is None:
         raise ValueError(f"{out}: no whole checkpoint")
     recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
-    data = load(recipe.data, size=recipe.size)
-    now = {"shape": list(data.train.shape), "classes": list(data.classes)}
-    _same_data(now, about, out)
-    state = _start(recipe, data, torch.device("cpu"))
+    channels, height, width = about["shape"]
+    state = _start(recipe, (channels, height, width), len(about["classes"]), torch.device("cpu"))
     state.restore(*found)
-    return recipe, state.model, data, Normalize(tuple(about["mean"]), tuple(about["std"]))
+    last = Normalize(tuple(about["mean"]), tuple(about["std"]))
+    return Trained(recipe, state.model, (channels, height, width), tuple(about["classes"]), last)
+
+
+def load_run(out: Path) -> tuple[Trained, Data]:
+    """Return a run's model and its data, which must be what it was."""
+    run = load_model(out)
+    data = load(run.recipe.data, size=run.recipe.size)
+    now = {"shape": list(data.train.shape), "classes": list(data.classes)}
+    _same_data(now, {"shape": list(run.shape), "classes": list(run.classes)}, out)
+    return run, data
 
 
 def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
@@ -339,4 +361,4 @@ def _writer(out: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise ValueError("TensorBoard is not installed: pip install 'outspan[track]'") from None
-    return SummaryWriter(out / "tensorboard", purge_step=step)
+    return SummaryWriter(out / "tensorboard", purge_step=step + 1)

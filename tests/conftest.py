@@ -64,6 +64,15 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.fixture
+def one_thread():
+    """Compute with one thread: many small steps in a worker a core would have threads wait for one another."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(params=BACKENDS)
 def backend(request):
     """Every backend this machine has."""

@@ -1,6 +1,7 @@
 """The command `outspan measure`, run as a user runs it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from PIL import Image
 from outspan.cli import main
 from outspan.data.sets import load
 from outspan.measure.summary import load_predictions
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
@@ -87,7 +90,8 @@ def test_refusals(few, tmp_path, run):
 def test_interrupted_it_keeps_what_is_finished(few, tmp_path):
     out = tmp_path / "m"
     asked = [sys.executable, "-m", "outspan", "measure", "--data", few, "--seeds", "2", "--transforms", "rotate", "-o", out]
-    process = subprocess.Popen([*map(str, asked), "--set", "epochs=150"], stderr=subprocess.PIPE, text=True)
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([*map(str, asked), "--set", "epochs=150"], stderr=subprocess.PIPE, text=True, env=alone)
     while not (out / "models" / "baseline-1.npy").exists():
         assert process.poll() is None
         time.sleep(0.05)

@@ -13,6 +13,7 @@ from outspan.models import build
 from outspan.train import Stopped, checkpoint
 from outspan.train.loop import load_model, predict, train
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 RECIPE = Recipe(data="digits", model="mlp-20", policy="random", transforms="rotate", depth=1, epochs=2, batch=32)
 
 

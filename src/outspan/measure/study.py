@@ -102,7 +102,8 @@ def measure(
         at_once = members_at_once(own, data.train.shape)
         for some in (missing[i : i + at_once] for i in range(0, len(missing), at_once)):
             with watch(f"{name}, {len(some)} seeds") as on_step:
-                _run_together(folder, name, own, some, data, device, 0 if shared_batches else None, on_step)
+                shared = 0 if shared_batches else None
+                _run_together(folder, name, own, some, data, device=device, shared=shared, on_step=on_step)
     tasks = {(name, seed): replace(recipes[name], seed=seed) for name, seed in single}
     if jobs > 1 and len(tasks) > 1:
         with watch(f"{jobs} runs at a time") as on_step:
@@ -188,10 +189,12 @@ def _run_together(
     recipe: Recipe,
     seeds: Sequence[int],
     data: Data,
+    *,
     device: str | torch.device,
     shared: int | None,
     on_step: OnStep | None,
 ) -> None:
+    """Train seeds as one model, and keep what each predicts."""
     try:
         model, last = train_together(recipe, seeds, data=data, device=device, shared=shared, on_step=on_step)
     except ValueError as error:

@@ -200,9 +200,15 @@ def test_compositions_are_drawn(tiny, tmp_path, run):
     assert "a .png file" in run("compositions", tmp_path / "run", "-o", tmp_path / "c.pdf", code=2)
 
 
+@pytest.mark.parametrize("group", ["data", "theory"])
+def test_a_group_without_a_command_says_its_help(group, run):
+    assert run(group).startswith(f"Usage: outspan {group}")
+
+
 def test_fetch_leaves_alone_what_is_there(tmp_path, run, monkeypatch):
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
     (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "readme").touch()
     assert "train-images-idx3-ubyte: no such file" in run("data", "fetch", "mnist", code=2)
     assert "unknown data set to fetch 'mnst', did you mean 'mnist'" in run("data", "fetch", "mnst", code=2)
 

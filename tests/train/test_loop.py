@@ -251,7 +251,7 @@ def test_what_is_held_out_is_not_trained_on():
 def test_weights_decay_and_biases_do_not():
     from outspan.train.loop import _start
 
-    state = _start(replace(SMALL, model="convnet", weight_decay=0.3), few(40), torch.device("cpu"))
+    state = _start(replace(SMALL, model="convnet", weight_decay=0.3), (1, 28, 28), 10, torch.device("cpu"))
     decay = {id(p): group["weight_decay"] for group in state.optimizer.param_groups for p in group["params"]}
     for name, parameter in state.model.named_parameters():
         assert decay[id(parameter)] == (0.3 if parameter.ndim > 1 else 0.0), name

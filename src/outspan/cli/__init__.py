@@ -50,5 +50,8 @@ def main() -> None:
         message, code = str(error), 130
     except (KeyboardInterrupt, typer.Abort):
         message, code = "interrupted", 130
+    if message.lstrip().startswith("Usage:"):  # a group without a command: its help, as it is
+        typer.echo(message)
+        sys.exit(0)
     typer.secho(f"outspan: {' '.join(message.split())}", fg="red", err=True)
     sys.exit(code)

@@ -4,14 +4,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="List the data sets that are known by name, and bring one here.")
-
-
-@app.callback(invoke_without_command=True)
-def data(context: typer.Context) -> None:
-    """List the data sets that are known by name, and bring one here."""
-    if context.invoked_subcommand is None:
-        list_command()
+app = typer.Typer(help="List the data sets that are known by name, and bring one here.", no_args_is_help=True)
 
 
 @app.command("list")

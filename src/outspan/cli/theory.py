@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 app = typer.Typer(
-    help="The linear theory of augmentation: printed, exact and simulated, and as a prediction.", rich_markup_mode=None
+    help="The linear theory of augmentation: printed, exact and simulated, and as a prediction.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
 )
 
 

@@ -37,7 +37,7 @@ def experiments() -> dict[str, tuple[Recipe, int]]:
             found[f"mnist/mlp/{transforms}/{arm}"] = (replace(full, transforms=transforms, **ARMS[arm]), 5)
     mild = replace(full, transforms="geometric", candidates=2, **ARMS["proportional"])
     found["mnist/mlp/geometric/proportional of 2"] = (mild, 5)
-    for model in ("mlp-30", "mlp-300", "convnet"):
+    for model in ("mlp-30", "mlp-300"):
         for arm in ("none", "random", "max"):
             found[f"digits/{model}/geometric/{arm}"] = (replace(small, model=model, **ARMS[arm]), 3)
     return found

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from outspan.cli import main
 from outspan.data.sets import load
 from outspan.measure.summary import load_predictions
 
@@ -19,19 +18,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments: object, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["outspan", "measure", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        out, err = capsys.readouterr()
-        assert exited.value.code == code, err
-        if code:
-            assert err.startswith("outspan: ")
-            assert err.count("\n") == 1
-        return err if code else out
-
-    return call
+def run(run):
+    return lambda *arguments, code=0: run("measure", *arguments, code=code)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from outspan.files import write_whole
+
 app = typer.Typer(
     help="The linear theory of augmentation: printed, exact and simulated, and as a prediction.",
     rich_markup_mode=None,
@@ -102,7 +104,7 @@ def plot_command(out: Annotated[Path, typer.Option("-o", "--out", help="The fold
 
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in theory_figures().items():
-        _write(out / f"{name}.png", lambda partial, figure=figure: figure.savefig(partial, format="png"))
+        write_whole(out / f"{name}.png", lambda partial, figure=figure: figure.savefig(partial, format="png"))
         typer.echo(f"wrote {out / name}.png")
 
 
@@ -149,12 +151,12 @@ def rank_command(
     Console().print(table)
     for key, value in ranking.spearman.items():
         typer.echo(f"Spearman, {key:>6} against the measured error score: {value:+.2f} (1: the same order)")
-    _write(out, lambda partial: partial.write_text(json.dumps(asdict(ranking), indent=2) + "\n"))
+    write_whole(out, lambda partial: partial.write_text(json.dumps(asdict(ranking), indent=2) + "\n"))
     typer.echo(f"wrote {out}")
     if figure is not None:
         from outspan.report.theory import rank_figure
 
-        _write(figure, lambda partial: rank_figure(ranking).savefig(partial, format="png"))
+        write_whole(figure, lambda partial: rank_figure(ranking).savefig(partial, format="png"))
         typer.echo(f"wrote {figure}")
 
 
@@ -172,9 +174,3 @@ def _scores(path: Path) -> dict[str, float]:
 
 def _is_score(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
-
-
-def _write(path: Path, write: Any) -> None:
-    from outspan.files import write_whole
-
-    write_whole(path, write)

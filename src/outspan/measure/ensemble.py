@@ -14,10 +14,10 @@ from outspan.config import Recipe
 from outspan.data.sets import Data, load
 from outspan.plan import Plan
 from outspan.policies.named import build_policy
-from outspan.policies.plain import Plain, draw, execute, soft_cross_entropy
+from outspan.policies.plain import Plain, draw, execute, smooth, soft_cross_entropy
 from outspan.shapes import Float32, Normalized, Num
 from outspan.train import Stopped
-from outspan.train.loop import initial, lr_at
+from outspan.train.loop import initial, lr_at, make_optimizer
 from outspan.transforms.labels import mix_labels
 from outspan.transforms.normalize import Normalize
 
@@ -99,11 +99,7 @@ class _Together:
         self.last = Normalize(*data.train.statistics(), torch.bfloat16 if on_gpu else torch.float32)
         members = [initial(replace(recipe, seed=seed), data.train.shape, self.classes) for seed in seeds]
         self.model = Ensemble(members).to(device)
-        groups: list[dict[str, Any]] = [{"params": [*self.model.weights], "weight_decay": recipe.weight_decay}]
-        groups.append({"params": [*self.model.biases], "weight_decay": 0.0})
-        self.optimizer = torch.optim.SGD(
-            groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0, fused=on_gpu or None
-        )
+        self.optimizer = make_optimizer(recipe, [*self.model.weights], [*self.model.biases], on_gpu=on_gpu)
         self.policy = cast(Plain, build_policy(recipe, self.model, data, self.last))
         self.epoch_steps = -(-len(self.split) // recipe.batch)
 
@@ -135,8 +131,7 @@ class _Together:
         plan = _side_by_side(plans, size)
         height, width = images.shape[-2:]
         targets = mix_labels(labels, plan, self.classes, (height, width)).view(len(plans), size, -1)
-        if self.recipe.label_smoothing:
-            targets = (1 - self.recipe.label_smoothing) * targets + self.recipe.label_smoothing / self.classes
+        targets = smooth(targets, self.recipe.label_smoothing)
         inputs = execute(images, plan, self.last).view(len(plans), size, -1).expand(members, -1, -1)
         for group in self.optimizer.param_groups:
             group["lr"] = lr

@@ -152,8 +152,6 @@ class _Folder:
         def write(partial: Path) -> None:
             with open(partial, "wb") as file:
                 np.save(file, classes.numpy(), allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
 
         write_whole(self.path(name, seed), write)
         shutil.rmtree(self.running(name, seed), ignore_errors=True)

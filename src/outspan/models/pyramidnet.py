@@ -3,6 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from outspan.models.initialise import initialise
 from outspan.models.shake import shake_drop
 
 
@@ -43,8 +44,4 @@ def pyramidnet(shape: tuple[int, int, int], classes: int, *, depth: int, alpha: 
         layers.append(Block(before, width, stride, survival=1 - 0.5 * (i + 1) / blocks))
         before = 4 * width
     head = [nn.BatchNorm2d(before), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)]
-    model = nn.Sequential(*layers, *head)
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    return model
+    return initialise(nn.Sequential(*layers, *head))

@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from outspan.models.initialise import initialise
+
 
 class Block(nn.Module):
     """Convolutions with batch normalisation beside a shortcut: 3x3 twice, or a bottleneck of four times the width."""
@@ -39,8 +41,4 @@ def resnet(shape: tuple[int, int, int], classes: int, *, depth: int) -> nn.Seque
         for i in range(blocks):
             layers.append(Block(before, 64 << stage, 2 if stage and i == 0 else 1, bottleneck=depth >= 50))
             before = (256 if depth >= 50 else 64) << stage
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes))
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    return model
+    return initialise(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)))

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from outspan.models.initialise import initialise
 from outspan.models.shake import shake_shake as mix
 
 
@@ -63,8 +64,4 @@ def shake_shake(shape: tuple[int, int, int], classes: int, *, width: int) -> nn.
     layers: list[nn.Module] = [nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)]
     for stage, (before, after) in enumerate(itertools.pairwise((16, width, 2 * width, 4 * width))):
         layers += [Block(before if i == 0 else after, after, 2 if stage and i == 0 else 1) for i in range(4)]
-    model = nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, classes))
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    return model
+    return initialise(nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, classes)))

@@ -5,6 +5,8 @@ import itertools
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from outspan.models.initialise import initialise
+
 
 class Block(nn.Module):
     """Two 3x3 convolutions, each after batch normalisation and a ReLU, beside a shortcut."""
@@ -34,8 +36,4 @@ def wide_resnet(shape: tuple[int, int, int], classes: int, *, depth: int, width:
         for i in range((depth - 4) // 6):
             layers.append(Block(before if i == 0 else after, after, 2 if stage and i == 0 else 1))
     head = [nn.BatchNorm2d(widths[-1]), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes)]
-    model = nn.Sequential(*layers, *head)
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    return model
+    return initialise(nn.Sequential(*layers, *head))

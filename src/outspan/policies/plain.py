@@ -80,3 +80,8 @@ def execute(images: Images, plan: Plan, normalize: Normalize | None) -> Tensor:
 def soft_cross_entropy(logits: Tensor, targets: Tensor, *, reduction: str = "mean") -> Tensor:
     """Return the cross entropy against soft targets [B, classes], averaged, or "none" for one number a sample."""
     return torch.nn.functional.cross_entropy(logits, targets, reduction=reduction)
+
+
+def smooth(targets: Tensor, share: float) -> Tensor:
+    """Return targets [..., classes] of which a share is spread evenly over the classes."""
+    return (1 - share) * targets + share / targets.shape[-1] if share else targets

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outspan.policies.plain import soft_cross_entropy
+from outspan.policies.plain import smooth, soft_cross_entropy
 
 _MOST = 4  # shapes that are recorded: a full batch and the last one of an epoch, and some to spare
 
@@ -77,8 +77,7 @@ class Learner:
         return loss.clone()
 
     def _learn(self, images: Tensor, targets: Tensor) -> Tensor:
-        if self.label_smoothing:
-            targets = (1 - self.label_smoothing) * targets + self.label_smoothing / targets.shape[1]
+        targets = smooth(targets, self.label_smoothing)
         for parameter in self.parameters:
             parameter.grad = None  # so that a recording writes its gradients, and does not add to others
         device = images.device.type

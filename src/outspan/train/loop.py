@@ -4,7 +4,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -113,9 +113,8 @@ def train(
 ) -> Summary:
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
 
-    It saves itself every `save_every` seconds, and at its end.
-    On a GPU `graphs` records the launches of a step and replays them, and `deterministic` makes it end to the bit the same,
-    more slowly. `on_step` is called after every step with what
+    It saves itself every `save_every` seconds, and at its end. On a GPU `graphs` records the launches of a step and replays
+    them, and `deterministic` makes it end to the bit the same, more slowly. `on_step` is called after every step with what
     a progress bar shows; where it returns True the run saves and stops.
     """
     with _settings(deterministic):
@@ -241,11 +240,13 @@ def _start(recipe: Recipe, shape: tuple[int, int, int], classes: int, device: to
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     weights = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim <= 1]
+    return _State(model, make_optimizer(recipe, weights, others, on_gpu=device.type == "cuda"))
+
+
+def make_optimizer(recipe: Recipe, weights: Sequence[Tensor], others: Sequence[Tensor], *, on_gpu: bool) -> torch.optim.SGD:
+    """Return the recipe's SGD; biases and normalisation, the others, do not decay."""
     groups = [{"params": weights, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.SGD(
-        groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0, fused=device.type == "cuda" or None
-    )
-    return _State(model, optimizer)
+    return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0, fused=on_gpu or None)
 
 
 def _step(state: _State, learn: Learner, recipe: Recipe, batch: Batch, lr: float) -> Tensor:

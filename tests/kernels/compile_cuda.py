@@ -7,9 +7,10 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from outspan.kernels.cuda import device
+from outspan.kernels.cuda.decode import decode
 
 BYTES = dict.fromkeys(("images", "work", "tables"), "*u8")
-INTEGERS = dict.fromkeys(("table", "order", "fill", "places"), "*i32")
+INTEGERS = dict.fromkeys(("meanings", "ops", "levels", "partners", "places", "source", "table", "fill", "chosen"), "*i32")
 ONES = ("height", "width", "blocks")  # Triton makes an argument that is 1 a constant
 
 
@@ -33,6 +34,8 @@ def main() -> None:
             how = {"NORMALIZED": number != "*u8", "CHANNELS_LAST": number != "*u8"}
             constants = dict.fromkeys(ones, 1)
             texts.append(compile_for_hopper(device._finish, {"CHANNELS": channels, "BLOCK": block, **how, **constants}, number))
+    for ones in ({}, {"height": 1, "width": 1}):
+        texts.append(compile_for_hopper(decode, {"BLOCK": 64, **ones}))
     how = {"NORMALIZED": True, "CHANNELS_LAST": False}
     texts.append(compile_for_hopper(device._finish, {"CHANNELS": 3, "BLOCK": 1024, **how}, "*i32"))
     for text in texts:

@@ -1,7 +1,7 @@
 """The backend for NVIDIA GPUs: Triton, a launch or two a step, nothing that waits for the device.
 
-`tasks` turns a plan into one small table on the host; `device` holds the kernels that work it off. Triton is imported
-when the first plan is executed, and under TRITON_INTERPRET=1 the same kernels run on the CPU, slowly, for the tests.
+`tasks` checks a plan and sends it as one buffer; `decode` turns it into tasks there; `device` works them off. Triton is
+imported when the first plan is executed, and under TRITON_INTERPRET=1 the same kernels run on the CPU, slowly, for the tests.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The kernels in Triton. A program does one task on one block of pixels, all channels.
+"""The kernels in Triton. A program does one step of one row on one block of pixels, all channels.
 
 Bytes are widened to 32-bit integers before any arithmetic; blends are in C floats as Pillow's; doubles are used only
 where Pillow does. Products and sums must round one after the other, so no launch may fuse them (`enable_fp_fusion`).
@@ -13,10 +13,13 @@ import triton.language as tl
 from torch import Tensor
 
 from outspan.kernels.cuda import tasks
+from outspan.kernels.cuda.decode import decode
 from outspan.kernels.cuda.tasks import Packed
 from outspan.shapes import Images
 from outspan.transforms.normalize import Normalize
 
+NOTHING = tl.constexpr(tasks.NOTHING)
+LOOK_UP = tl.constexpr(tasks.LOOK_UP)
 SCALE = tl.constexpr(tasks.SCALE)
 MASK = tl.constexpr(tasks.MASK)
 INVERT = tl.constexpr(tasks.INVERT)
@@ -27,9 +30,10 @@ PASTE = tl.constexpr(tasks.PASTE)
 AFFINE = tl.constexpr(tasks.AFFINE)
 REFLECT = tl.constexpr(tasks.REFLECT)
 SMOOTH = tl.constexpr(tasks.SMOOTH)
+RESIZE = tl.constexpr(tasks.RESIZE)
 STRETCH = tl.constexpr(tasks.STRETCH)
 EQUALIZE = tl.constexpr(tasks.EQUALIZE)
-HEAD = tl.constexpr(tasks.HEAD)
+TASK = tl.constexpr(tasks.TASK)
 
 # The suite's type checker would wrap the functions before Triton reads them: `no_type_check` keeps it off.
 
@@ -44,14 +48,14 @@ def _at(images, work, slot, size):
 
 @triton.jit
 @no_type_check
-def _number(table, tasks, task, column):
-    return tl.load(table + (HEAD + column) * tasks + task)
+def _number(task, rows, column):
+    return tl.load(task + (2 + column) * rows)
 
 
 @triton.jit
 @no_type_check
-def _float(table, tasks, task, column):
-    return _number(table, tasks, task, column).to(tl.float32, bitcast=True)
+def _float(task, rows, column):
+    return _number(task, rows, column).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -75,17 +79,26 @@ def _luma(red, green, blue):
     return (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
 
 
-@triton.jit(do_not_specialize=["first", "tasks"])
+@triton.jit(do_not_specialize=["step", "rows"])
 @no_type_check
 def _make_tables(
-    images, work, tables, table, order, first, tasks, height, width, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
+    images, work, tables, table, step, rows, height, width, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Make the look-up table of one channel of one task from its histogram, or its luma's."""
+    """Make the look-up table of one channel of one row in one step, if it needs one."""
     channel = tl.program_id(0) % CHANNELS
-    task = tl.load(order + first + tl.program_id(0) // CHANNELS)
-    how = _number(table, tasks, task, 0)
-    plane = height * width
-    source = _at(images, work, tl.load(table + tasks + task), CHANNELS * plane)
+    row = tl.program_id(0) // CHANNELS
+    task = table + step * TASK * rows + row
+    if tl.load(task) == LOOK_UP:
+        source = _at(images, work, tl.load(task + rows), CHANNELS * height * width)
+        made = _make_table(source, task, rows, channel, height * width, CHANNELS, BLOCK)
+        tl.store(tables + (row.to(tl.int64) * CHANNELS + channel) * 256 + tl.arange(0, 256), made.to(tl.uint8))
+
+
+@triton.jit
+@no_type_check
+def _make_table(source, task, rows, channel, plane, CHANNELS: tl.constexpr, BLOCK: tl.constexpr):
+    """Return the table that a channel's histogram, or its luma's, leads to."""
+    how = _number(task, rows, 0)
     counts = tl.zeros([256], dtype=tl.int32)
     for start in range(0, plane, BLOCK):
         pixel = start + tl.arange(0, BLOCK)
@@ -108,8 +121,8 @@ def _make_tables(
     else:
         total = tl.sum(counts.to(tl.int64) * level, 0)
         pivot = (2 * total + plane) // (2 * plane)
-        made = _blend(pivot.to(tl.int32) + tl.zeros_like(level), level, _float(table, tasks, task, 1))
-    tl.store(tables + (task.to(tl.int64) * CHANNELS + channel) * 256 + level, made.to(tl.uint8))
+        made = _blend(pivot.to(tl.int32) + tl.zeros_like(level), level, _float(task, rows, 1))
+    return made
 
 
 @triton.jit
@@ -131,44 +144,47 @@ def _equalize(counts, level, plane):
     return tl.where(step > 0, tl.minimum(below // tl.maximum(step, 1), 255), level)
 
 
-@triton.jit(do_not_specialize=["first", "tasks"])
+@triton.jit(do_not_specialize=["step", "rows"])
 @no_type_check
 def _do_step(
-    images, work, tables, table, order, fill, first, tasks, height, width, blocks,
-    CHANNELS: tl.constexpr, BLOCK: tl.constexpr
+    images, work, tables, table, fill, step, rows, height, width, blocks, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Do one task on one block of pixels."""
+    """Do one step of one row, if it changes anything, on one block of pixels."""
     plane = height * width
-    task = tl.load(order + first + tl.program_id(0) // blocks)
+    row = tl.program_id(0) // blocks
+    task = table + step * TASK * rows + row
     pixel = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     inside = pixel < plane
     y = pixel // width
     x = pixel - y * width
-    kind = tl.load(table + task)
-    source = _at(images, work, tl.load(table + tasks + task), CHANNELS * plane)
-    target = work + tl.load(table + 2 * tasks + task).to(tl.int64) * (CHANNELS * plane)
-    if kind < COLOR:
-        _do_point(source, target, tables, table, tasks, task, kind, pixel, inside, plane, CHANNELS)
+    kind = tl.load(task)
+    source = _at(images, work, tl.load(task + rows), CHANNELS * plane)
+    target = work + tl.load(task + (TASK + 1) * rows).to(tl.int64) * (CHANNELS * plane)
+    if (kind == NOTHING) | (kind == RESIZE):
+        pass
+    elif kind < COLOR:
+        mine = tables + row.to(tl.int64) * (CHANNELS * 256)
+        _do_point(source, target, mine, _number(task, rows, 0), kind, pixel, inside, plane, CHANNELS)
     elif kind == COLOR:
-        _do_color(source, target, _float(table, tasks, task, 0), pixel, inside, plane, CHANNELS)
+        _do_color(source, target, _float(task, rows, 0), pixel, inside, plane, CHANNELS)
     elif kind < AFFINE:
         partner = source
         if kind != FILL:
-            partner = _at(images, work, tl.load(table + 3 * tasks + task), CHANNELS * plane)
-        _do_mix(source, target, partner, fill, table, tasks, task, kind, pixel, inside, x, y, plane, CHANNELS)
+            slot = tl.load(table + (step * TASK + 1) * rows + _number(task, rows, 4))
+            partner = _at(images, work, slot, CHANNELS * plane)
+        _do_mix(source, target, partner, fill, task, rows, kind, pixel, inside, x, y, plane, CHANNELS)
     elif kind < SMOOTH:
-        _do_move(source, target, table, tasks, task, kind, pixel, inside, x, y, height, width, CHANNELS)
+        _do_move(source, target, task, rows, kind, pixel, inside, x, y, height, width, CHANNELS)
     elif kind == SMOOTH:
-        _do_smooth(source, target, _float(table, tasks, task, 0), pixel, inside, x, y, height, width, CHANNELS)
+        _do_smooth(source, target, _float(task, rows, 0), pixel, inside, x, y, height, width, CHANNELS)
     else:
         _do_blur(source, target, pixel, inside, x, y, height, width, CHANNELS)
 
 
 @triton.jit
 @no_type_check
-def _do_point(source, target, tables, table, tasks, task, kind, pixel, inside, plane, CHANNELS: tl.constexpr):
+def _do_point(source, target, tables, number, kind, pixel, inside, plane, CHANNELS: tl.constexpr):
     """A value by its value alone: through a table, scaled, masked, or inverted from a threshold on."""
-    number = _number(table, tasks, task, 0)
     factor = number.to(tl.float32, bitcast=True)
     for c in range(CHANNELS):
         value = _bytes(source + c * plane + pixel, inside)
@@ -179,7 +195,7 @@ def _do_point(source, target, tables, table, tasks, task, kind, pixel, inside, p
         elif kind == INVERT:
             value = tl.where(value < number, value, 255 - value)
         else:
-            value = _bytes(tables + (task.to(tl.int64) * CHANNELS + c) * 256 + value, inside)
+            value = _bytes(tables + c * 256 + value, inside)
         tl.store(target + c * plane + pixel, value.to(tl.uint8), mask=inside)
 
 
@@ -199,15 +215,15 @@ def _do_color(source, target, factor, pixel, inside, plane, CHANNELS: tl.constex
 
 @triton.jit
 @no_type_check
-def _do_mix(source, target, partner, fill, table, tasks, task, kind, pixel, inside, x, y, plane, CHANNELS: tl.constexpr):
+def _do_mix(source, target, partner, fill, task, rows, kind, pixel, inside, x, y, plane, CHANNELS: tl.constexpr):
     """A blend with the partner, or its pixels, or the fill, in a box."""
-    x0 = _number(table, tasks, task, 0)
+    x0 = _number(task, rows, 0)
     factor = x0.to(tl.float32, bitcast=True)
     box = inside
     if kind != BLEND:
-        y0 = _number(table, tasks, task, 1)
-        x1 = _number(table, tasks, task, 2)
-        y1 = _number(table, tasks, task, 3)
+        y0 = _number(task, rows, 1)
+        x1 = _number(task, rows, 2)
+        y1 = _number(task, rows, 3)
         box = inside & (x >= x0) & (x < x1) & (y >= y0) & (y < y1)
     for c in range(CHANNELS):
         value = _bytes(source + c * plane + pixel, inside)
@@ -223,11 +239,11 @@ def _do_mix(source, target, partner, fill, table, tasks, task, kind, pixel, insi
 @triton.jit
 @no_type_check
 def _do_move(
-    source, target, table, tasks, task, kind, pixel, inside, x, y, height, width, CHANNELS: tl.constexpr
+    source, target, task, rows, kind, pixel, inside, x, y, height, width, CHANNELS: tl.constexpr
 ):  # fmt: skip
     """Fetch each pixel from where a matrix in 16.16 fixed point sends it; outside is black, or reflected."""
-    from_x = _position(table, tasks, task, 0, x, y) + (x >= _number(table, tasks, task, 6)).to(tl.int32)
-    from_y = _position(table, tasks, task, 3, x, y) + (y >= _number(table, tasks, task, 7)).to(tl.int32)
+    from_x = _position(task, rows, 0, x, y) + (x >= _number(task, rows, 6)).to(tl.int32)
+    from_y = _position(task, rows, 3, x, y) + (y >= _number(task, rows, 7)).to(tl.int32)
     if kind == REFLECT:
         from_x = width - 1 - tl.abs(width - 1 - tl.abs(from_x))
         from_y = height - 1 - tl.abs(height - 1 - tl.abs(from_y))
@@ -239,10 +255,10 @@ def _do_move(
 
 @triton.jit
 @no_type_check
-def _position(table, tasks, task, column, x, y):
-    across = _number(table, tasks, task, column)
-    down = _number(table, tasks, task, column + 1)
-    return (_number(table, tasks, task, column + 2) + down * y + across * x) >> 16
+def _position(task, rows, column, x, y):
+    across = _number(task, rows, column)
+    down = _number(task, rows, column + 1)
+    return (_number(task, rows, column + 2) + down * y + across * x) >> 16
 
 
 @triton.jit
@@ -276,22 +292,31 @@ def _do_blur(source, target, pixel, inside, x, y, height, width, CHANNELS: tl.co
         tl.store(target + c * (height * width) + pixel, value.to(tl.uint8), mask=inside)
 
 
-@triton.jit(do_not_specialize=["first", "tasks"])
+@triton.jit(do_not_specialize=["step", "rows"])
 @no_type_check
 def _resize(
-    images, work, table, order, first, tasks, height, width, blocks, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
+    images, work, table, step, rows, height, width, blocks, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Stretch a box over the whole: across, rounded to bytes, then down. Apart, as its doubles fill the registers."""
+    """Stretch a box over the whole where a step says so. Apart, as its doubles fill the registers."""
+    task = table + step * TASK * rows + tl.program_id(0) // blocks
+    if tl.load(task) == RESIZE:
+        plane = height * width
+        source = _at(images, work, tl.load(task + rows), CHANNELS * plane)
+        target = work + tl.load(task + (TASK + 1) * rows).to(tl.int64) * (CHANNELS * plane)
+        pixel = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+        _do_resize(source, target, task, rows, pixel, height, width, CHANNELS)
+
+
+@triton.jit
+@no_type_check
+def _do_resize(source, target, task, rows, pixel, height, width, CHANNELS: tl.constexpr):
+    """Across, rounded to bytes, then down."""
     plane = height * width
-    task = tl.load(order + first + tl.program_id(0) // blocks)
-    pixel = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     inside = pixel < plane
     y = tl.minimum(pixel // width, height - 1)  # beyond the image no tap would weigh anything
     x = pixel % width
-    source = _at(images, work, tl.load(table + tasks + task), CHANNELS * plane)
-    target = work + tl.load(table + 2 * tasks + task).to(tl.int64) * (CHANNELS * plane)
-    left, a, b, c = _taps(x, _float(table, tasks, task, 0), _float(table, tasks, task, 1), width)
-    top, d, e, f = _taps(y, _float(table, tasks, task, 2), _float(table, tasks, task, 3), height)
+    left, a, b, c = _taps(x, _float(task, rows, 0), _float(task, rows, 1), width)
+    top, d, e, f = _taps(y, _float(task, rows, 2), _float(task, rows, 3), height)
     for channel in range(CHANNELS):
         line = source + channel * plane
         total = d * _across(line + top * width, left, a, b, c, width, inside)
@@ -338,15 +363,15 @@ def _in_22_bits(weight, total):
     return (0.5 + weight / total * 4194304.0).to(tl.int32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["steps", "rows"])
 @no_type_check
 def _finish(
-    images, work, places, values, out, height, width, blocks,
+    images, work, table, chosen, values, out, steps, rows, height, width, blocks,
     CHANNELS: tl.constexpr, NORMALIZED: tl.constexpr, CHANNELS_LAST: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """Bring one block of one output home, as bytes or through the normalisation's table, in the output's order."""
     plane = height * width
-    row = tl.program_id(0) // blocks
+    output = tl.program_id(0) // blocks
     at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     inside = at < CHANNELS * plane
     if CHANNELS_LAST:
@@ -355,49 +380,57 @@ def _finish(
     else:
         channel = at // plane
         pixel = at
-    source = _at(images, work, tl.load(places + row), CHANNELS * plane)
+    slot = tl.load(table + (steps * TASK + 1) * rows + tl.load(chosen + output))
+    source = _at(images, work, slot, CHANNELS * plane)
     value = tl.load(source + pixel, mask=inside, other=0)
     if NORMALIZED:
         value = tl.load(values + channel * 256 + value.to(tl.int32), mask=inside, other=0)
-    tl.store(out + row.to(tl.int64) * (CHANNELS * plane) + at, value, mask=inside)
+    tl.store(out + output.to(tl.int64) * (CHANNELS * plane) + at, value, mask=inside)
 
 
 def run(images: Images, packed: Packed, normalize: Normalize | None, out: Tensor) -> None:
     """Queue the launches of a plan on the current stream, and return without waiting for them."""
     channels, height, width = images.shape[1:]
-    plane = height * width
+    plane, rows = height * width, packed.rows
     buffer = packed.buffer.to(images.device, non_blocking=True)
-    table, order, places = buffer[packed.table], buffer[packed.order], buffer[packed.places]
-    used = packed.slots if packed.tasks else 0
-    work = torch.empty((max(used, 1), channels, height, width), dtype=torch.uint8, device=images.device)
-    tables = torch.empty((max(packed.look_ups, 1), channels, 256), dtype=torch.uint8, device=images.device)
-    fill, first = buffer[packed.fill], 0
+    fill = buffer[packed.fill]
     with torch.cuda.device(images.device) if images.is_cuda else nullcontext():
-        for count, look_ups, resizes in packed.steps:
-            if look_ups:
+        table = decode_on(buffer, packed, height, width)
+        work = images.new_empty((2 * rows if any(packed.launches) else 1, channels, height, width))
+        tables = images.new_empty((rows, channels, 256))
+        for step, launches in enumerate(packed.launches):
+            where = step, rows, height, width
+            if launches & tasks.TABLES:
                 block, _ = _blocks(plane, 4096)
-                where = (first, packed.tasks, height, width, channels, block)
-                _launch(_make_tables, look_ups * channels, images, work, tables, table, order, *where)
-            if count - resizes:
+                _launch(_make_tables, rows * channels, images, work, tables, table, *where, channels, block)
+            if launches & tasks.STEP:
                 block, blocks = _blocks(plane, 1024)
-                where = (first, packed.tasks, height, width, blocks, channels, block)
-                _launch(_do_step, (count - resizes) * blocks, images, work, tables, table, order, fill, *where)
-            first += count
-            if resizes:
+                _launch(_do_step, rows * blocks, images, work, tables, table, fill, *where, blocks, channels, block)
+            if launches & tasks.RESIZES:
                 block, blocks = _blocks(plane, 512)
-                where = (first - resizes, packed.tasks, height, width, blocks, channels, block)
-                _launch(_resize, resizes * blocks, images, work, table, order, *where)
-        _bring_home(images, work, places, buffer[packed.values], normalize, out)
+                _launch(_resize, rows * blocks, images, work, table, *where, blocks, channels, block)
+        _bring_home(images, work, table, buffer[packed.out], buffer[packed.values], normalize, out)
 
 
-def _bring_home(images: Images, work: Tensor, places: Tensor, values: Tensor, normalize: Normalize | None, out: Tensor) -> None:
+def decode_on(buffer: Tensor, packed: Packed, height: int, width: int) -> Tensor:
+    """Return the tasks of a plan whose buffer is on the device, [steps + 1, TASK, rows]."""
+    steps, rows = len(packed.launches), packed.rows
+    table = buffer.new_empty((steps + 1, tasks.TASK, rows))
+    parts = packed.meanings, packed.ops, packed.levels, packed.partners, packed.places, packed.source
+    _launch(decode, triton.cdiv(rows, 64), *(buffer[part] for part in parts), table, rows, steps, height, width, 64)
+    return table
+
+
+def _bring_home(
+    images: Images, work: Tensor, table: Tensor, chosen: Tensor, values: Tensor, normalize: Normalize | None, out: Tensor
+) -> None:
     channels, height, width = images.shape[1:]
     block, blocks = _blocks(channels * height * width, 1024)
     # The numbers are only looked up and stored: integers of their size do, and two types share a kernel.
     kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[out.element_size()]
-    how = (normalize is not None, normalize is not None and normalize.channels_last)
-    arguments = (images, work, places, values.view(kind), out.view(kind), height, width, blocks, channels, *how, block)
-    _launch(_finish, len(places) * blocks, *arguments)
+    what = images, work, table, chosen, values.view(kind), out.view(kind), len(table) - 1, table.shape[2]
+    how = normalize is not None, normalize is not None and normalize.channels_last
+    _launch(_finish, len(chosen) * blocks, *what, height, width, blocks, channels, *how, block)
 
 
 def _launch(kernel: Any, programs: int, *arguments: Any) -> None:

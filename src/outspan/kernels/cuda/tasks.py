@@ -219,7 +219,7 @@ def _lay_out(plan: Plan, meanings: _Meanings, normalize: Normalize | None, pin: 
     # Pinned, so that the copy does not wait; torch keeps the memory until it is over.
     buffer = torch.empty(start, dtype=torch.int32, pin_memory=pin)
     launches = np.bitwise_or.reduce(meanings.launches.take(plan.ops.numpy(), mode="wrap"), axis=0).tolist()
-    return Packed(buffer, *slices, rows, launches)
+    return Packed(buffer, *slices, rows=rows, launches=launches)
 
 
 def _lies_within(numbers: NDArray[Any], start: int, stop: int) -> bool:

@@ -21,11 +21,14 @@ from outspan.train.loop import _settings, _start, _step, train
 from outspan.transforms.normalize import Normalize
 
 GPU = torch.device("cuda")
+STEPS = 24  # in a row: a multiple of every `score_every`
 LAST = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16, channels_last=True)
 POLICIES = {
     "none": {"policy": "none"},
     "random": {"policy": "random"},
     "uncertain, C=4, S=1": {"policy": "uncertain"},
+    "uncertain, C=4, S=1, every 2nd": {"policy": "uncertain", "score_every": 2},
+    "uncertain, C=4, S=1, every 3rd": {"policy": "uncertain", "score_every": 3},
     "uncertain, C=8, S=4": {"policy": "uncertain", "candidates": 8, "keep": 4},
 }
 
@@ -51,7 +54,7 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
         policy = build_policy(recipe, net, data, LAST)
         net.train()
         runs[name] = lambda step, s=state, f=learn, r=recipe, p=policy: _step(s, f, r, p(images, labels, step=step), 0.01)
-        if isinstance(policy, Uncertain):
+        if isinstance(policy, Uncertain) and policy.score_every == 1:
             runs[f"{name}: augmenting"] = lambda step, p=policy: augment(p, images, step)
             pixels = augment(policy, images, 0)
             runs[f"{name}: scoring"] = lambda step, n=net, x=pixels: score(n, x)
@@ -61,11 +64,11 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
             for name, run in runs.items():
                 torch.cuda.synchronize()
                 start = time.perf_counter()
-                for step in range(20):
+                for step in range(STEPS):
                     run(step)
                 torch.cuda.synchronize()
                 if turn:
-                    times[name].append(1000 * (time.perf_counter() - start) / 20)
+                    times[name].append(1000 * (time.perf_counter() - start) / STEPS)
     return {name: statistics.median(values) for name, values in times.items()}
 
 

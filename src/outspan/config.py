@@ -38,6 +38,7 @@ class Recipe:
     candidates: int = 4
     keep: int = 1
     select: str = "max"  # "max", "proportional" or a power
+    score: str = "loss"  # or "excess": what it is above the least that a mixed label allows
     score_every: int = 1
     magnitude: float = 9.0  # of RandAugment
     defaults: str = "none"
@@ -57,6 +58,7 @@ class Recipe:
             "validation": self.validation >= 0,
             "candidates": self.candidates >= 1,
             "keep": 1 <= self.keep <= self.candidates,
+            "score": self.score in ("loss", "excess"),
             "score_every": self.score_every >= 1,
         }
         for name, holds in checks.items():
@@ -66,6 +68,7 @@ class Recipe:
 
 _ALLOWED = {
     "schedule": " (allowed: cosine, multistep, constant)",
+    "score": " (allowed: loss, excess)",
     "keep": " (allowed: 1 to candidates)",
     "momentum": " (allowed: [0, 1))",
     "label_smoothing": " (allowed: [0, 1))",

@@ -120,6 +120,25 @@ def test_between_scored_steps_it_draws_plainly():
     assert plain.plan.to_json() == expected.to_json()
 
 
+def test_a_mixed_label_is_not_chosen_for_the_loss_that_no_model_could_avoid():
+    """A row that is mixed half and half costs log 2 and more, whatever the model answers."""
+
+    class Leaning(nn.Module):
+        def forward(self, images):
+            return torch.tensor([[0.1, 0.0]]).expand(len(images), 2)
+
+    def propose(size, *, rng, candidates=1):  # of each image one row is mixed with another class, evenly
+        return Plan.of([["mixup"], []] * size, levels=[[0.5], []] * size, partners=[[3], []] * 2, source=[0, 0, 1, 1])
+
+    images, labels = make_images(0, 2, 3, 8, 8), torch.tensor([0, 1])
+    for score, first in (("loss", 0), ("excess", 1)):
+        policy = Uncertain(Leaning(), propose, candidates=2, score=score, normalize=NORMALIZE, classes=2)
+        out = policy(images, labels, step=0)
+        plain = math.log(1 + math.exp(-0.1))
+        assert out.losses[0].tolist() == pytest.approx([plain + 0.05, plain])  # what is said of it is the loss itself
+        assert out.chosen[0] == first
+
+
 def test_the_number_of_classes_is_asked_of_the_model():
     model, (images, labels) = network(), batch()
     assert Uncertain(model, uniform(2), score_every=2)(images, labels, step=1).targets.shape == (7, 5)
@@ -131,6 +150,7 @@ def test_the_number_of_classes_is_asked_of_the_model():
         ({"keep": 5}, r"keep must be in \[1, 4\], got 5"),
         ({"keep": 0}, r"keep must be in \[1, 4\], got 0"),
         ({"candidates": 0}, "candidates must be at least 1, got 0"),
+        ({"score": "margin"}, "score must be 'loss' or 'excess', got 'margin'"),
         ({"score_every": 0}, "score_every must be at least 1, got 0"),
         ({"select": "best"}, "select must be 'max', 'proportional' or a power of at least 0, got 'best'"),
         ({"select": -1.0}, "select must be"),

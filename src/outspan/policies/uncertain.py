@@ -33,6 +33,7 @@ class Uncertain:
     candidates: int = 4
     keep: int = 1
     select: str | float = "max"
+    score: str = "loss"
     score_every: int = 1
     defaults: str | Proposal = "none"
     normalize: Normalize | None = None
@@ -47,6 +48,8 @@ class Uncertain:
             raise ValueError(f"keep must be in [1, {self.candidates}], got {self.keep}")
         if self.score_every < 1:
             raise ValueError(f"score_every must be at least 1, got {self.score_every}")
+        if self.score not in ("loss", "excess"):
+            raise ValueError(f"score must be 'loss' or 'excess', got {self.score!r}")
         known = isinstance(self.select, str) and self.select in _POWERS
         if not known and (isinstance(self.select, str) or not self.select >= 0):
             raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {self.select!r}")
@@ -64,7 +67,8 @@ class Uncertain:
             logits = self.model(pixels).float()
             targets = self._targets(images, labels, plan, self.classes or logits.shape[1])
             losses = self.loss(logits, targets, reduction="none").view(len(images), count)
-        chosen = choose(losses, self.keep, self._power, seed=self.seed, step=step)
+            score = losses - _entropy(targets).view_as(losses) if self.score == "excess" else losses
+        chosen = choose(score, self.keep, self._power, seed=self.seed, step=step)
         losses, targets = losses.clone(), targets.clone()  # out of inference mode
         return Batch(pixels[chosen], targets[chosen], plan, chosen, losses)
 
@@ -81,6 +85,11 @@ class Uncertain:
             return self.classes
         with evaluating(self.model):
             return self.model(pixels[:1]).shape[1]
+
+
+def _entropy(targets: Float32[Tensor, "B classes"]) -> Float32[Tensor, " B"]:
+    """Return the loss that no model can go below: 0 for a class, up to 0.69 for two that are mixed."""
+    return -torch.xlogy(targets, targets).sum(1)
 
 
 @contextmanager

@@ -151,6 +151,8 @@ class _Run:
         model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
         self.learn = Learner(model, recipe.label_smoothing, graphs=setting["graphs"])
         self.policy = build_policy(recipe, Replayed(model) if setting["graphs"] else model, self.data, self.last)
+        # Not the compiled one: that would compile once more, for longer than it saves.
+        self.judge = Replayed(self.state.model) if setting["graphs"] else self.state.model
         self.unread = _Unread(recipe.depth, device)
         self.epoch_steps = -(-len(split) // recipe.batch)
         self.steps = recipe.epochs * self.epoch_steps
@@ -188,9 +190,9 @@ class _Run:
         if state.chosen:
             compositions.add_epoch(self.out, epoch, state.chosen)
         row: dict[str, Any] = {"epoch": epoch, "step": state.step, "train_loss": state.losses / self.epoch_steps}
-        row["test_accuracy"] = accuracy(state.model, self.data.test, self.last, self.device)
+        row["test_accuracy"] = accuracy(self.judge, self.data.test, self.last, self.device)
         if self.held is not None:
-            row["validation_accuracy"] = accuracy(state.model, self.held, self.last, self.device)
+            row["validation_accuracy"] = accuracy(self.judge, self.held, self.last, self.device)
         state.metrics.append(row)
         state.losses, state.chosen = 0.0, {}
         if writer is not None:

@@ -54,6 +54,7 @@ def main() -> None:
                     "test_accuracy": done.accuracy,
                     "train_loss": done.loss,
                     "seconds": round(done.seconds, 1),
+                    "compiled": asked.compile,
                     "machine": machine(),
                 }
             )

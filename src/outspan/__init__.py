@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from outspan.policies.proposals import Proposal as Proposal
     from outspan.policies.proposals import Step as Step
     from outspan.policies.proposals import any_of as any_of
-    from outspan.policies.proposals import fixed as fixed
     from outspan.policies.proposals import sequence as sequence
     from outspan.policies.proposals import uniform as uniform
     from outspan.policies.published import augmix as augmix
@@ -39,7 +38,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Plan": "outspan.plan",
     **dict.fromkeys(("Batch", "Plain", "soft_cross_entropy"), "outspan.policies.plain"),
-    **dict.fromkeys(("Proposal", "Step", "any_of", "fixed", "sequence", "uniform"), "outspan.policies.proposals"),
+    **dict.fromkeys(("Proposal", "Step", "any_of", "sequence", "uniform"), "outspan.policies.proposals"),
     **dict.fromkeys(
         ("augmix", "autoaugment", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),
         "outspan.policies.published",
@@ -70,7 +69,6 @@ __all__ = [
     "augmix",
     "autoaugment",
     "cutmix",
-    "fixed",
     "mix_labels",
     "mixup",
     "normalize",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import seeds
-from outspan import PAPER_16, TRANSFORMS, Proposal, fixed, rng, uniform
+from outspan import PAPER_16, TRANSFORMS, Proposal, rng, uniform
 
 
 def chi2(counts: list[int]) -> float:
@@ -102,14 +102,3 @@ def test_it_is_a_proposal():
 def test_refuses_what_cannot_be_drawn(arguments, message):
     with pytest.raises(ValueError, match=message):
         uniform(**arguments)
-
-
-def test_a_fixed_composition_keeps_its_order_and_spans_the_range():
-    plan = fixed(("rotate", "mixup", "invert"))(400, rng=rng.generator(0))
-    assert [plan.names[op] for op in plan.ops[0].tolist()] == ["rotate", "mixup", "invert"]
-    assert (plan.ops == plan.ops[0]).all()
-    levels = plan.levels.numpy()
-    assert -1 <= levels[:, 0].min() < -0.95 < 0.95 < levels[:, 0].max() <= 1
-    assert 0 <= levels[:, 1].min() < 0.05 < 0.95 < levels[:, 1].max() <= 1
-    half = fixed(("invert",), probability=0.5)(4000, rng=rng.generator(1))
-    assert abs(float((half.ops >= 0).double().mean()) - 0.5) < 0.03

@@ -9,7 +9,7 @@ from outspan.config import Recipe, unknown
 from outspan.data.sets import Data
 from outspan.policies import published
 from outspan.policies.plain import Plain
-from outspan.policies.proposals import Proposal, fixed, sequence, uniform
+from outspan.policies.proposals import Proposal, sequence, uniform
 from outspan.policies.uncertain import Uncertain
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import PAPER_16, find
@@ -23,7 +23,7 @@ SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 # Which published tables a data set takes; others take CIFAR's.
 _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 POLICIES = (
-    "none", "baseline", "fixed", "random", "uncertain", "randaugment", "trivialaugment", "uniformaugment", "autoaugment",
+    "none", "baseline", "random", "uncertain", "randaugment", "trivialaugment", "uniformaugment", "autoaugment",
     "augmix", "mixup", "cutmix",
 )  # fmt: skip
 
@@ -60,7 +60,6 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
         )
     proposals: dict[str, Callable[[], Proposal]] = {
         "none": sequence,
-        "fixed": lambda: fixed(transforms_of(recipe.transforms), probability=recipe.probability),
         "baseline": lambda: published.BASELINES[family],
         "randaugment": lambda: published.randaugment(recipe.depth, recipe.magnitude),
         "trivialaugment": lambda: published.trivialaugment(side=side),

@@ -117,16 +117,8 @@ def uniform(
     Each is applied with `probability`. Drawing that probability itself from U(0, 1), as the paper's authors do,
     comes to 0.5. Without `replacement` the transforms of a row are distinct.
     """
-    return any_of([_over_range(name, probability) for name in transforms], depth, replacement=replacement)
-
-
-def fixed(transforms: Sequence[str], *, probability: float = 1.0) -> Proposal:
-    """Give every row these transforms in order, each with `probability` at a level uniform over the paper's range."""
-    return sequence(*(_over_range(name, probability) for name in transforms))
-
-
-def _over_range(name: str, probability: float) -> Step:
-    return Step(name, -1.0 if find(name).signed else 0.0, 1.0, probability)
+    options = [Step(name, -1.0 if find(name).signed else 0.0, 1.0, probability) for name in transforms]
+    return any_of(options, depth, replacement=replacement)
 
 
 @lru_cache(maxsize=64)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from outspan.policies.proposals import Proposal as Proposal
     from outspan.policies.proposals import Step as Step
     from outspan.policies.proposals import any_of as any_of
+    from outspan.policies.proposals import blend as blend
     from outspan.policies.proposals import sequence as sequence
     from outspan.policies.proposals import uniform as uniform
     from outspan.policies.published import augmix as augmix
@@ -38,7 +39,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Plan": "outspan.plan",
     **dict.fromkeys(("Batch", "Plain", "soft_cross_entropy"), "outspan.policies.plain"),
-    **dict.fromkeys(("Proposal", "Step", "any_of", "sequence", "uniform"), "outspan.policies.proposals"),
+    **dict.fromkeys(("Proposal", "Step", "any_of", "blend", "sequence", "uniform"), "outspan.policies.proposals"),
     **dict.fromkeys(
         ("augmix", "autoaugment", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),
         "outspan.policies.published",
@@ -68,6 +69,7 @@ __all__ = [
     "apply",
     "augmix",
     "autoaugment",
+    "blend",
     "cutmix",
     "mix_labels",
     "mixup",

@@ -42,6 +42,7 @@ class Recipe:
     score_every: int = 1
     magnitude: float = 9.0  # of RandAugment
     defaults: str = "none"
+    same_class: float = -1.0  # of mixing partners, the share of an image's own class; -1 takes them as they come
 
     def __post_init__(self) -> None:
         checks = {
@@ -60,6 +61,7 @@ class Recipe:
             "keep": 1 <= self.keep <= self.candidates,
             "score": self.score in ("loss", "excess"),
             "score_every": self.score_every >= 1,
+            "same_class": self.same_class == -1 or 0 <= self.same_class <= 1,
         }
         for name, holds in checks.items():
             if not holds:
@@ -72,6 +74,7 @@ _ALLOWED = {
     "keep": " (allowed: 1 to candidates)",
     "momentum": " (allowed: [0, 1))",
     "label_smoothing": " (allowed: [0, 1))",
+    "same_class": " (allowed: [0, 1], or -1)",
 }
 KEYS = tuple(field.name for field in fields(Recipe))
 _TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Recipe)}

@@ -3,13 +3,16 @@
 import itertools
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
-from conftest import seeds
-from outspan import PAPER_16, TRANSFORMS, Proposal, rng, uniform
+from conftest import make_images, seeds
+from outspan import PAPER_16, TRANSFORMS, Proposal, Step, any_of, apply, augmix, mix_labels, rng, sequence, uniform
+from outspan.policies.proposals import blend, draw_together, over_range, side_by_side
 
 
 def chi2(counts: list[int]) -> float:
@@ -83,6 +86,45 @@ def test_places_are_uniform():
 def test_a_draw_is_a_function_of_its_generator(seed):
     first, again = (uniform(3)(5, rng=rng.generator(seed, "x"), candidates=2) for _ in range(2))
     assert first.to_json() == again.to_json()
+
+
+@pytest.mark.parametrize(
+    "propose",
+    [
+        uniform(2, transforms=tuple(TRANSFORMS)),
+        any_of([Step("cutout", 0, 1, 0.5), Step("rotate", 0, 1, mirrored=True, bins=5), Step("cutmix")], 2),
+        sequence(),
+        augmix(),
+        blend(over_range("rotate", 0.5), over_range("cutout")),
+    ],
+)
+def test_batches_drawn_together_are_those_drawn_alone(propose):
+    generators = [[rng.generator(seed, "x") for seed in (4, 0, 9)] for _ in range(2)]
+    alone = side_by_side([propose(5, rng=own) for own in generators[0]], 5)
+    assert draw_together(propose, 5, generators[1]).to_json() == alone.to_json()
+
+
+@given(seed=seeds)
+def test_a_blend_is_pillows(seed):
+    images = make_images(seed, 4, 3, 9, 8)
+    both = blend(over_range("rotate", 0.7), over_range("solarize", 0.7))
+    plan = both(4, rng=rng.generator(seed), candidates=2)
+    draw = rng.generator(seed)
+    alone = [apply(images, sequence(over_range(name, 0.7))(4, rng=draw, candidates=2)) for name in ("rotate", "solarize")]
+    first, second = (some.permute(0, 2, 3, 1).numpy() for some in alone)
+    expected = [np.array(Image.blend(*map(Image.fromarray, pair), 0.5)) for pair in zip(first, second, strict=True)]
+    assert (apply(images, plan).permute(0, 2, 3, 1).numpy() == np.stack(expected)).all()
+    labels = torch.tensor([2, 0, 1, 2])  # each is mixed with itself: they stay as they are
+    assert torch.equal(mix_labels(labels, plan, 3, (9, 8)), torch.eye(3)[labels.repeat_interleave(2)])
+
+
+def test_a_blend_of_three_is_even():
+    images = torch.full((1, 1, 8, 8), 90, dtype=torch.uint8)
+    plan = blend(Step("identity"), Step("identity"), Step("invert"))(1, rng=rng.generator(0))
+    assert apply(images, plan).unique().tolist() == [(90 + 90 + 165) // 3]
+    for steps in ([Step("invert")], [Step("invert"), Step("mixup")]):
+        with pytest.raises(ValueError, match="2 or more transforms that keep labels"):
+            blend(*steps)
 
 
 def test_it_is_a_proposal():

@@ -9,7 +9,7 @@ from outspan.config import Recipe, unknown
 from outspan.data.sets import Data
 from outspan.policies import published
 from outspan.policies.plain import Plain
-from outspan.policies.proposals import Proposal, sequence, uniform
+from outspan.policies.proposals import Proposal, Step, blend, over_range, sequence, uniform
 from outspan.policies.uncertain import Uncertain
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import PAPER_16, find
@@ -24,7 +24,7 @@ SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 POLICIES = (
     "none", "baseline", "random", "uncertain", "randaugment", "trivialaugment", "uniformaugment", "autoaugment",
-    "augmix", "mixup", "cutmix",
+    "augmix", "mixup", "cutmix", "sequence", "blend",
 )  # fmt: skip
 
 
@@ -43,13 +43,12 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
     family = _FAMILY.get(data.name, "cifar")
     side = data.train.shape[-1]
     common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}
-    if recipe.policy in ("random", "uncertain"):
-        propose = uniform(recipe.depth, transforms=transforms_of(recipe.transforms), probability=recipe.probability)
-        if recipe.policy == "random":
-            return Plain(propose, len(data.classes), **common)
+    if recipe.policy == "uncertain":
+        if recipe.same_class != -1:
+            raise ValueError("same_class is for policies that do not choose, got the policy 'uncertain'")
         return Uncertain(
             model,
-            propose,
+            _uniform(recipe),
             candidates=recipe.candidates,
             keep=recipe.keep,
             select=_select(recipe.select),
@@ -60,6 +59,9 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
         )
     proposals: dict[str, Callable[[], Proposal]] = {
         "none": sequence,
+        "random": lambda: _uniform(recipe),
+        "sequence": lambda: sequence(*_steps(recipe)),
+        "blend": lambda: blend(*_steps(recipe)),
         "baseline": lambda: published.BASELINES[family],
         "randaugment": lambda: published.randaugment(recipe.depth, recipe.magnitude),
         "trivialaugment": lambda: published.trivialaugment(side=side),
@@ -70,7 +72,16 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
         "cutmix": published.cutmix,
     }
     check_policy(recipe.policy)
-    return Plain(proposals[recipe.policy](), len(data.classes), **common)
+    return Plain(proposals[recipe.policy](), len(data.classes), **common, same_class=recipe.same_class)
+
+
+def _uniform(recipe: Recipe) -> Proposal:
+    return uniform(recipe.depth, transforms=transforms_of(recipe.transforms), probability=recipe.probability)
+
+
+def _steps(recipe: Recipe) -> list[Step]:
+    """Return the transforms of a recipe in their order, each as `uniform` would apply it."""
+    return [over_range(name, recipe.probability) for name in transforms_of(recipe.transforms)]
 
 
 def check_policy(name: str) -> None:

@@ -1,5 +1,6 @@
 """The plain policy: draw one plan a batch and apply it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -7,7 +8,8 @@ from torch import Tensor
 
 from outspan import rng
 from outspan.plan import Plan
-from outspan.policies.proposals import Proposal
+from outspan.policies.partners import check_same_class, partners_by_class
+from outspan.policies.proposals import Proposal, draw_together
 from outspan.policies.published import DEFAULTS
 from outspan.shapes import Float32, Images, Int64, Normalized, Num
 from outspan.transforms.apply import apply
@@ -40,16 +42,28 @@ class Plain:
     defaults: str | Proposal = "none"
     normalize: Normalize | None = None  # None scales bytes to [0, 1]
     seed: int = 0
+    same_class: float = -1.0  # the share of mixing partners that are of an image's own class; -1 takes them as they come
 
     def __post_init__(self) -> None:
         find_defaults(self.defaults)
+        check_same_class(self.same_class)
 
     def __call__(self, images: Images, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
-        """Augment a batch; what is drawn depends on the seed and the step alone."""
-        plan = draw(self.propose, self.defaults, len(images), seed=self.seed, step=step)
+        """Augment a batch; what is drawn depends on the seed and the step alone, and with `same_class` on the labels.
+
+        Those must then be class numbers, and on a GPU reading them waits for the device.
+        """
+        plan = self.draw_several(labels if self.same_class < 0 else labels.cpu(), seeds=[self.seed], step=step)
         height, width = images.shape[-2:]
         targets = mix_labels(labels, plan, self.classes, (height, width))
         return Batch(execute(images, plan, self.normalize), targets, plan)
+
+    def draw_several(self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int) -> Plan:
+        """Draw the plans of a step of several seeds as one; their batches, and the labels of these, lie one after another."""
+        plan = draw_several(self.propose, self.defaults, len(labels) // len(seeds), seeds=seeds, step=step)
+        if self.same_class < 0:
+            return plan
+        return partners_by_class(plan, labels, self.same_class, [rng.generator(seed, "partners", step) for seed in seeds])
 
 
 def find_defaults(defaults: str | Proposal) -> Proposal:
@@ -67,6 +81,15 @@ def draw(propose: Proposal, defaults: str | Proposal, size: int, *, seed: int, s
     if defaults == "none":
         return plan
     after = find_defaults(defaults)(size, rng=rng.generator(seed, "defaults", step), candidates=candidates)
+    return plan.then(after) if after.ops.numel() else plan
+
+
+def draw_several(propose: Proposal, defaults: str | Proposal, size: int, *, seeds: Sequence[int], step: int) -> Plan:
+    """Draw the plans of a step of several seeds as one; their batches lie one after another."""
+    plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds])
+    if defaults == "none":
+        return plan
+    after = draw_together(find_defaults(defaults), size, [rng.generator(seed, "defaults", step) for seed in seeds])
     return plan.then(after) if after.ops.numel() else plan
 
 

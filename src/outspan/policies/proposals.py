@@ -1,7 +1,7 @@
 """Proposals: functions of a batch size and a generator that draw a plan."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
@@ -46,50 +46,87 @@ Pick = Callable[[np.ndarray], np.ndarray]  # 20 random bits a step, uint64 [rows
 
 def propose(options: Sequence[Step], depth: int, pick: Pick) -> Proposal:
     """Return the proposal that takes, at each of `depth` steps of a row, the option that `pick` names."""
-    names = tuple(dict.fromkeys(option.name for option in options))
-    op = np.array([names.index(option.name) for option in options], dtype=np.int16)
-    graded = np.array([find(option.name).graded for option in options], dtype=np.float32)  # else the level is 0
-    low = graded * np.array([option.low for option in options], dtype=np.float32)
-    span = graded * np.array([option.high - option.low for option in options], dtype=np.float32)
-    chance = np.array([option.probability * 2**19 for option in options])
-    bins = np.array([option.bins for option in options])
-    mirrored = np.array([option.mirrored for option in options], dtype=bool)
-    placed = np.array([find(option.name).placed for option in options], dtype=bool)
-    mixes = np.array([find(option.name).mixes for option in options], dtype=bool)
+    return _Picked(options, depth, pick)
 
-    def draw(size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
-        if not depth:
-            return _nothing(size, candidates)
+
+class _Picked:
+    """Draws from a table of options. Several batches are drawn as one, each from its own generator."""
+
+    def __init__(self, options: Sequence[Step], depth: int, pick: Pick) -> None:
+        self.depth, self.pick = depth, pick
+        self.names = tuple(dict.fromkeys(option.name for option in options))
+        self.op = np.array([self.names.index(option.name) for option in options], dtype=np.int16)
+        graded = np.array([find(option.name).graded for option in options], dtype=np.float32)  # else the level is 0
+        self.low = graded * np.array([option.low for option in options], dtype=np.float32)
+        self.span = graded * np.array([option.high - option.low for option in options], dtype=np.float32)
+        self.chance = np.array([option.probability * 2**19 for option in options])
+        self.bins = np.array([option.bins for option in options])
+        self.mirrored = np.array([option.mirrored for option in options], dtype=bool)
+        self.placed = np.array([find(option.name).placed for option in options], dtype=bool)
+        self.mixes = np.array([find(option.name).mixes for option in options], dtype=bool)
+
+    def __call__(self, size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
+        return self.together(size, [rng], candidates)
+
+    def together(self, size: int, generators: Sequence[np.random.Generator], candidates: int = 1) -> Plan:
+        """Return one plan for a batch of each generator, one after another: the rows are what each draws alone."""
+        if not self.depth:
+            return _nothing(size * len(generators), candidates)
         rows = size * candidates
         # One number a step: 20 bits choose, 24 are the level, 19 decide whether, 1 the direction.
-        bits = rng.bit_generator.random_raw((rows, depth))
-        option = pick(bits >> np.uint64(44))
+        bits = np.concatenate([rng.bit_generator.random_raw((rows, self.depth)) for rng in generators])
+        option = self.pick(bits >> np.uint64(44))
         share = (bits >> np.uint64(20) & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)
-        if bins.any():
-            count = bins.take(option)
+        if self.bins.any():
+            count = self.bins.take(option)
             share = np.where(count > 0, (share * count).astype(np.int64) / np.maximum(count - 1, 1), share).astype(np.float32)
-        levels = share * span.take(option) + low.take(option)
-        if mirrored.any():
-            levels[mirrored.take(option) & (bits & np.uint64(1) == 1)] *= -1
-        places = np.zeros((rows, depth, 4), dtype=np.float32)
-        at = placed.take(option).ravel().nonzero()[0]
-        places.reshape(-1, 4)[at] = rng.random((len(at), 4), dtype=np.float32)
-        partners = np.full((rows, depth), -1)
-        at = mixes.take(option).ravel().nonzero()[0]
-        partners.reshape(-1)[at] = _others(at // depth, rows, candidates, rng)
-        ops = op.take(option)
-        if (chance < 2**19).any():
-            ops[(bits >> np.uint64(1) & np.uint64(0x7FFFF)) >= chance.take(option)] = -1
+        levels = share * self.span.take(option) + self.low.take(option)
+        if self.mirrored.any():
+            levels[self.mirrored.take(option) & (bits & np.uint64(1) == 1)] *= -1
+        places = np.zeros((*bits.shape, 4), dtype=np.float32)
+        for at, _, rng in self._entries(self.placed, option, generators):
+            places.reshape(-1, 4)[at] = rng.random((len(at), 4), dtype=np.float32)
+        partners = np.full(bits.shape, -1)
+        for at, first, rng in self._entries(self.mixes, option, generators):
+            partners.reshape(-1)[at] = first + _others(at // self.depth - first, rows, candidates, rng)
+        ops = self.op.take(option)
+        if (self.chance < 2**19).any():
+            ops[(bits >> np.uint64(1) & np.uint64(0x7FFFF)) >= self.chance.take(option)] = -1
         return Plan(
-            names,
+            self.names,
             torch.from_numpy(ops),
             torch.from_numpy(levels),
             torch.from_numpy(places),
             torch.from_numpy(partners),
-            *_rows(size, candidates),
+            *_rows(size * len(generators), candidates),
         )
 
-    return draw
+    def _entries(
+        self, kind: np.ndarray, option: np.ndarray, generators: Sequence[np.random.Generator]
+    ) -> Iterator[tuple[np.ndarray, int, np.random.Generator]]:
+        """Return, for each batch, which entries are of some kind, the batch's first row, and its generator."""
+        if not kind.any():
+            return
+        rows = len(option) // len(generators)
+        for i, (part, rng) in enumerate(zip(np.split(option, len(generators)), generators, strict=True)):
+            at = kind.take(part).ravel().nonzero()[0]
+            yield at + i * rows * self.depth, i * rows, rng
+
+
+def draw_together(draw: Proposal, size: int, generators: Sequence[np.random.Generator]) -> Plan:
+    """Return one plan for a batch of each generator; their images lie one batch after another."""
+    if isinstance(draw, _Picked):
+        return draw.together(size, generators)
+    return side_by_side([draw(size, rng=rng) for rng in generators], size)
+
+
+def side_by_side(plans: Sequence[Plan], size: int) -> Plan:
+    """Return one plan of several, each over `size` images; all the images lie one batch after another."""
+    if len(plans) == 1:
+        return plans[0]
+    joined = Plan.cat(plans)
+    starts = torch.arange(len(plans)).repeat_interleave(torch.tensor([len(plan.source) for plan in plans]))
+    return replace(joined, source=joined.source + size * starts)
 
 
 def sequence(*steps: Step) -> Proposal:
@@ -117,8 +154,43 @@ def uniform(
     Each is applied with `probability`. Drawing that probability itself from U(0, 1), as the paper's authors do,
     comes to 0.5. Without `replacement` the transforms of a row are distinct.
     """
-    options = [Step(name, -1.0 if find(name).signed else 0.0, 1.0, probability) for name in transforms]
-    return any_of(options, depth, replacement=replacement)
+    return any_of([over_range(name, probability) for name in transforms], depth, replacement=replacement)
+
+
+def over_range(name: str, probability: float = 1.0) -> Step:
+    """Return a transform at a level uniform over the paper's range, in both directions where it has two."""
+    return Step(name, -1.0 if find(name).signed else 0.0, 1.0, probability)
+
+
+def blend(*steps: Step) -> Proposal:
+    """Give every row the even blend of its image under each of these steps alone: the paper's additive composition.
+
+    The first is applied to the row itself; the others to helper rows of the same image, which the row then blends in one after
+    the other, in bytes. Two are `Image.blend(first, second, 0.5)`.
+    """
+    if len(steps) < 2 or any(find(step.name).mixes for step in steps):
+        raise ValueError(f"a blend is of 2 or more transforms that keep labels, got {[step.name for step in steps]}")
+    alone = [sequence(step) for step in steps]
+    late = len(steps) - 1
+
+    def draw(size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
+        rows = size * candidates
+        plan = Plan.cat([one(size, rng=rng, candidates=candidates) for one in alone])
+        helpers = torch.full((len(plan.ops), late), -1)
+        helpers[:rows] = torch.arange(rows).unsqueeze(1) + rows * torch.arange(1, late + 1)
+        weights = torch.zeros((len(plan.ops), late))
+        weights[:rows] = 1 / torch.arange(2, late + 2)  # each its share of what is there by then
+        return Plan(
+            (*plan.names, "mixup"),
+            torch.cat([plan.ops, torch.where(helpers >= 0, len(plan.names), -1).short()], dim=1),
+            torch.cat([plan.levels, weights], dim=1),
+            torch.nn.functional.pad(plan.places, (0, 0, 0, late)),
+            torch.cat([plan.partners, helpers], dim=1),
+            plan.source,
+            torch.arange(rows),
+        )
+
+    return draw
 
 
 @lru_cache(maxsize=64)

@@ -162,6 +162,7 @@ DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
         "cifar-cutout": sequence(_CROP, _FLIP, Step("cutout")),  # as RandAugment, TrivialAugment and AutoAugment take
         "svhn": sequence(_CROP, Step("cutout")),
         "imagenet": sequence(Step("resized_crop"), _FLIP, *_JITTER, _MIX),
+        "mixup": mixup(),  # every image, after whatever the policy does
     }
 )
 BASELINES: Mapping[str, Proposal] = MappingProxyType(

@@ -187,6 +187,11 @@ def check_plan(plan: Plan, batch: int) -> None:
     places = plan.places.numpy()
     if places.size and not (places.min() >= 0 and places.max() < 1):
         raise ValueError(f"places must lie in [0, 1), got {places.min():g} to {places.max():g}")
+    check_source(plan, batch)
+
+
+def check_source(plan: Plan, batch: int) -> None:
+    """Refuse a plan that reads images beyond a batch of this size."""
     if plan.source.numel() and (largest := int(plan.source.numpy().max())) >= batch:
         raise ValueError(f"the plan reads image {largest}, the batch has {batch}")
 

@@ -6,8 +6,8 @@ from torch import Tensor
 from outspan.kernels import send
 from outspan.plan import Plan
 from outspan.shapes import Float32, Num
-from outspan.transforms.apply import check_plan, magnitudes, rows_by_transform
-from outspan.transforms.table import TRANSFORMS
+from outspan.transforms.apply import check_plan, check_source, magnitudes, rows_by_transform
+from outspan.transforms.table import find
 
 
 def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tuple[int, int]) -> Float32[Tensor, "M classes"]:
@@ -19,12 +19,14 @@ def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tup
     >>> mix_labels(torch.tensor([0, 1]), plan, 2, (32, 32)).tolist()
     [[0.75, 0.25], [0.0, 1.0]]
     """
-    soft = _soft(labels, classes)
+    soft, device = _soft(labels, classes), labels.device
+    mixing = {name: share for name in plan.names if (share := find(name).share) is not None}
+    if not mixing:  # what else the plan does is no matter of labels
+        check_source(plan, len(labels))
+        return soft[send(plan.source[plan.out], device)].float()
     check_plan(plan, len(labels))
-    device = labels.device
     state = soft[send(plan.source, device)]
-    mixing = {name: share for name in plan.names if (share := TRANSFORMS[name].share) is not None}
-    for step in range(plan.ops.shape[1] if mixing else 0):
+    for step in range(plan.ops.shape[1]):
         changes = rows_by_transform(plan, step, mixing)
         before, state = state, state.clone() if changes else state
         for name, rows in changes.items():

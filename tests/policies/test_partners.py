@@ -1,0 +1,77 @@
+"""Partners by class: in the share that is asked, uniform over those allowed, of the same batch."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import seeds
+from outspan import Plain, Plan, augmix, mixup, rng, sequence, uniform
+from outspan.config import Recipe
+from outspan.data.sets import load
+from outspan.policies.named import build_policy
+from outspan.policies.partners import partners_by_class
+from outspan.transforms.normalize import Normalize
+
+
+def redraw(plan: Plan, labels: torch.Tensor, share: float, *seeds: int) -> Plan:
+    return partners_by_class(plan, labels, share, [rng.generator(seed, "partners") for seed in seeds or (0,)])
+
+
+@given(seed=seeds, share=st.sampled_from([0.0, 1.0]), classes=st.integers(1, 4), size=st.integers(1, 9))
+def test_the_class_is_as_asked_where_there_is_one(seed, share, classes, size):
+    labels = torch.from_numpy(rng.generator(seed, "labels").integers(0, classes, size))
+    plan = redraw(mixup()(size, rng=rng.generator(seed)), labels, share, seed)
+    partners = plan.partners[:, 0]
+    for i, label in enumerate(labels.tolist()):
+        allowed = [j for j in range(size) if (labels[j] == label) == (share == 1) and j != i]
+        assert int(partners[i]) in (allowed or [i])
+
+
+def test_shares_and_partners_are_uniform():
+    labels = torch.tensor([0, 0, 0, 1, 1, 2]).repeat(4000)
+    plan = redraw(mixup()(len(labels), rng=rng.generator(1)), labels, 0.25)
+    same = (labels[plan.partners[:, 0]] == labels).double().mean()
+    assert same == pytest.approx(0.25, abs=0.01)
+    for share, expected in ((1.0, {1, 2}), (0.0, {3, 4, 5})):
+        counts = Counter(int(redraw(mixup()(6, rng=rng.generator(i)), labels[:6], share, i).partners[0, 0]) for i in range(900))
+        assert set(counts) == expected
+        assert all(abs(count - 900 / len(expected)) < 90 for count in counts.values())
+
+
+def test_batches_keep_to_themselves_and_are_drawn_by_their_own_seeds():
+    labels = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1])
+    policy = Plain(mixup(), 2, same_class=0.5)
+    both = policy.draw_several(labels, seeds=[3, 8], step=5)
+    for i, seed in enumerate((3, 8)):
+        alone = replace(policy, seed=seed).draw_several(labels[4 * i : 4 * i + 4], seeds=[seed], step=5)
+        assert torch.equal(both.partners[4 * i : 4 * i + 4] - 4 * i, alone.partners)
+    batch = replace(policy, seed=8)(torch.zeros((4, 1, 3, 3), dtype=torch.uint8), labels[4:], step=5)
+    assert torch.equal(batch.drawn.partners, both.partners[4:] - 4)
+
+
+def test_rows_that_mix_in_their_own_image_stay():
+    labels = torch.tensor([0, 1, 0])
+    plan = augmix()(3, rng=rng.generator(0))
+    assert redraw(plan, labels, 1.0).to_json() == plan.to_json()
+    after = plan.then(sequence()(3, rng=rng.generator(0))).then(mixup()(3, rng=rng.generator(0)))
+    drawn = redraw(after, labels, 1.0)
+    assert drawn.partners[:3, -1].tolist() == [2, 1, 0]
+    assert torch.equal(drawn.partners[:, :-1], after.partners[:, :-1])
+    assert redraw(uniform(2, transforms=("rotate", "blur"))(3, rng=rng.generator(0)), labels, 0.0).partners.max() == -1
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="same_class needs class numbers"):
+        redraw(mixup()(2, rng=rng.generator(0)), torch.tensor([0, 1]).repeat(2, 1), 0.5)
+    for share in (-0.5, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="same_class must lie in"):
+            Plain(mixup(), 2, same_class=share)
+        with pytest.raises(ValueError, match="same_class is out of range"):
+            Recipe(same_class=share)
+    digits = load("digits")
+    with pytest.raises(ValueError, match="same_class is for policies that do not choose"):
+        build_policy(Recipe(policy="uncertain", same_class=0.5), torch.nn.Identity(), digits, Normalize((0.0,), (1.0,)))

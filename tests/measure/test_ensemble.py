@@ -17,6 +17,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 RECIPE = Recipe(data="digits", model="mlp-20", policy="random", transforms="rotate", depth=1, epochs=2, batch=32)
 
 
+def of(*seeds: int, **changes) -> list[Recipe]:
+    return [replace(RECIPE, seed=seed, **changes) for seed in seeds]
+
+
 @pytest.fixture(scope="module")
 def few() -> Data:
     digits = load("digits")
@@ -48,7 +52,7 @@ def test_it_is_its_members():
 )
 def test_each_member_is_the_run_of_its_seed(changes, few, tmp_path):
     recipe, seeds = replace(RECIPE, **changes), [3, 0, 7]
-    ensemble, last = train_together(recipe, seeds, data=few)
+    ensemble, last = train_together([replace(recipe, seed=seed) for seed in seeds], data=few)
     classes = predict(ensemble, few.test, last, "cpu").argmax(2)
     for i, seed in enumerate(seeds):
         out = tmp_path / str(seed)
@@ -62,10 +66,43 @@ def test_each_member_is_the_run_of_its_seed(changes, few, tmp_path):
         assert torch.equal(classes[:, i], predict(run.model, few.test, last, "cpu").argmax(1))
 
 
+def test_members_of_several_augmentations_are_the_runs_of_their_recipes(few):
+    recipes = [
+        *of(3, 0),
+        *of(7, 0, policy="none", transforms="paper16"),  # another set of seeds
+        *of(0, 3, policy="none", defaults="mixup", same_class=0.5),
+        *of(1, policy="blend", transforms="rotate,invert"),
+    ]
+    together, _ = train_together(recipes, data=few)
+    for i, recipe in enumerate(recipes):
+        alone, _ = train_together([recipe], data=few)
+        for (weight, bias), (own, its) in zip(together.member(i), alone.member(0), strict=True):
+            assert torch.allclose(weight, own, atol=1e-5)
+            assert torch.allclose(bias, its, atol=1e-5)
+    shared, _ = train_together([*of(1, 5), *of(1, transforms="invert")], data=few, shared=5)
+    for i, recipe in ((1, of(5)), (2, of(1, transforms="invert"))):
+        alone, _ = train_together(recipe, data=few, shared=5)
+        assert torch.allclose(shared.member(i)[0][0], alone.member(0)[0][0], atol=1e-6)
+
+
+def test_it_goes_on_from_its_checkpoint_to_the_bit(few, tmp_path):
+    whole, _ = train_together(of(0, 1), data=few)
+    with pytest.raises(Stopped, match="stopped at step 5 of 8"):
+        train_together(of(0, 1), data=few, out=tmp_path, on_step=lambda state: state["step"] == 5)
+    seen = []
+    rest, _ = train_together(of(0, 1), data=few, out=tmp_path, save_every=0.0, on_step=seen.append)
+    assert [state["step"] for state in seen] == [6, 7, 8]
+    assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), rest.parameters(), strict=True))
+    for step in (6, 7):  # one killed later than the other
+        assert (tmp_path / f"step-{step:09d}.safetensors").exists()
+    with pytest.raises(ValueError, match="a run of other recipes"):
+        train_together(of(0, 2), data=few, out=tmp_path)
+
+
 def test_shared_batches_show_all_members_the_same(few):
-    alone, _ = train_together(RECIPE, [5], data=few)
-    shared, _ = train_together(RECIPE, [1, 5], data=few, shared=5)
-    own, _ = train_together(RECIPE, [1, 5], data=few)
+    alone, _ = train_together(of(5), data=few)
+    shared, _ = train_together(of(1, 5), data=few, shared=5)
+    own, _ = train_together(of(1, 5), data=few)
     for layer in range(2):
         for part in range(2):
             assert torch.allclose(shared.member(1)[layer][part], alone.member(0)[layer][part], atol=1e-6)
@@ -74,13 +111,13 @@ def test_shared_batches_show_all_members_the_same(few):
 
 def test_progress_and_stopping(few):
     seen = []
-    train_together(RECIPE, [0, 1], data=few, on_step=seen.append)
+    train_together(of(0, 1), data=few, on_step=seen.append)
     assert [state["step"] for state in seen] == list(range(1, 9))
     assert [state["images"] for state in seen] == [64, 64, 64, 48] * 2
     assert seen[-1]["loss"] < seen[0]["loss"]
-    with pytest.raises(Stopped, match="step 1 of 8, of 2 seeds at once"):
-        train_together(RECIPE, [0, 1], data=few, on_step=lambda state: True)
-    train_together(replace(RECIPE, epochs=1, batch=120), [0, 1], data=few, on_step=lambda state: True)  # over: nothing to stop
+    with pytest.raises(Stopped, match="step 1 of 8, of 2 models at once"):
+        train_together(of(0, 1), data=few, on_step=lambda state: True)
+    train_together(of(0, 1, epochs=1, batch=120), data=few, on_step=lambda state: True)  # over: nothing to stop
 
 
 def test_what_is_not_batched():
@@ -88,12 +125,18 @@ def test_what_is_not_batched():
     for changes in ({"model": "convnet"}, {"model": "mlpx"}, {"policy": "uncertain"}, {"validation": 5}):
         assert not is_batchable(replace(RECIPE, **changes))
         with pytest.raises(ValueError, match="only an mlp whose policy does not ask it"):
-            train_together(replace(RECIPE, **changes), [0, 1])
+            train_together(of(0, 1, **changes))
+    with pytest.raises(ValueError, match=r"must agree in lr, got 0.1 and 0.2"):
+        train_together([*of(0), *of(1, lr=0.2)])
+    with pytest.raises(ValueError, match="no recipe to train"):
+        train_together([])
     assert members_at_once(RECIPE, (1, 28, 28)) > 1000
     assert members_at_once(replace(RECIPE, batch=128), (3, 224, 224)) == 5
     assert members_at_once(replace(RECIPE, batch=10_000), (3, 224, 224)) == 1
 
 
 def test_a_loss_that_is_not_finite_is_refused(few):
-    with pytest.raises(ValueError, match=r"seed [01]: the loss is (nan|inf) at step \d+, epoch \d+: try a smaller lr"):
-        train_together(replace(RECIPE, lr=1e6, epochs=5), [0, 1], data=few)
+    with pytest.raises(
+        ValueError, match=r"random rotate, seed [01]: the loss is (nan|inf) at step \d+, epoch \d+: try a smaller lr"
+    ):
+        train_together(of(0, 1, lr=1e6, epochs=5), data=few)

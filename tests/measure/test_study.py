@@ -82,11 +82,11 @@ def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
 def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
     whole = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "whole")
     seen: list[str] = []
-    with pytest.raises(Stopped, match="of 3 seeds at once"):
+    with pytest.raises(Stopped, match="of 3 models at once"):
         measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen, 1))
     assert sorted(path.name for path in (tmp_path / "parts" / "models").iterdir()) == [f"baseline-{i}.npy" for i in range(3)]
     parts = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
-    assert seen == ["baseline, 3 seeds", "rotate, 3 seeds", "rotate, 3 seeds", "invert, 3 seeds"]
+    assert seen == ["baseline, 3 models", "rotate, 3 models", "rotate, 3 models", "invert, 3 models"]
     again = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
     assert len(seen) == 4  # nothing is left to train
     for other in (parts, again):
@@ -97,7 +97,7 @@ def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
     # More seeds and transforms of the same folder: only these are trained, here two at once for want of memory.
     monkeypatch.setattr(study, "members_at_once", lambda *_: 2)
     more = measure(recipe, ["rotate", "blur"], seeds=range(4), out=tmp_path / "parts", watch=watcher(seen))
-    assert seen[4:] == ["baseline, 1 seeds", "rotate, 1 seeds", "blur, 2 seeds", "blur, 2 seeds"]
+    assert seen[4:] == ["baseline, 1 models", "rotate, 1 models", "blur, 2 models", "blur, 2 models"]
     assert torch.equal(more.predictions["rotate"].classes[:3], whole.predictions["rotate"].classes)
 
 
@@ -202,7 +202,11 @@ def test_another_folder_is_refused(recipe, tmp_path):
     )  # its own keys
     damaged = out / "models" / "rotate-1.npy"
     whole = damaged.read_bytes()
-    for content, message in ((whole[:-8], "damaged"), (b"", "damaged"), (whole.replace(b"<i8", b"<f8"), "not the classes")):
+    for content, message in (
+        (whole[:-8], "damaged"),
+        (b"", "damaged"),
+        (whole.replace(b"<i8", b"<f8"), "not what a model says"),
+    ):
         damaged.write_bytes(content)
         with pytest.raises(ValueError, match=rf"rotate-1.npy: {message}.*; remove it"):
             measure(recipe, ["rotate"], seeds=range(2), out=out)
@@ -233,5 +237,5 @@ def test_refusals(recipe, tmp_path):
     with pytest.raises(ValueError, match="shared batches need an mlp"):
         measure(replace(recipe, model="convnet"), ["rotate"], seeds=range(2), out=out, shared_batches=True)
     assert not out.exists()
-    with pytest.raises(ValueError, match=r"baseline: seed [01]: the loss is (nan|inf)"):
+    with pytest.raises(ValueError, match=r"none, seed [01]: the loss is (nan|inf)"):
         measure(replace(recipe, lr=1e6, epochs=9), ["rotate"], seeds=range(2), out=out)

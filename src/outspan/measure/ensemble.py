@@ -1,26 +1,31 @@
-"""k seeds of a perceptron as one batched model: each member is what `train` makes of its seed, up to rounding."""
+"""Perceptrons as one batched model: each member is what `train` makes of its recipe, up to rounding."""
 
 import math
 import re
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, cast
+from dataclasses import asdict, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from outspan import rng
-from outspan.config import Recipe
+from outspan.config import Recipe, differing
 from outspan.data.sets import Data, load
 from outspan.plan import Plan
 from outspan.policies.named import build_policy
-from outspan.policies.plain import Plain, draw, execute, smooth, soft_cross_entropy
+from outspan.policies.plain import Plain, execute, soft_cross_entropy
 from outspan.shapes import Float32, Normalized, Num
-from outspan.train import Stopped
+from outspan.train import Stopped, checkpoint
+from outspan.train.graphs import Learner
 from outspan.train.loop import initial, lr_at, make_optimizer
 from outspan.transforms.labels import mix_labels
 from outspan.transforms.normalize import Normalize
 
+MEMBER_KEYS = ("policy", "seed", "transforms", "depth", "probability", "magnitude", "defaults", "same_class")  # may differ
 _VALUES = 100_000_000  # of a step's images, over all members, that are held as numbers
 _READ_EVERY = 50  # steps, where reading a loss would wait for the device
 
@@ -56,7 +61,7 @@ class Ensemble(nn.Module):
 
 
 def is_batchable(recipe: Recipe) -> bool:
-    """Return whether seeds of a recipe can be trained as one model: a perceptron, a policy that does not ask the model."""
+    """Return whether a recipe can be a member: a perceptron, a policy that does not ask the model."""
     perceptron = re.fullmatch("mlp(-[1-9][0-9]*)?", recipe.model) is not None
     return perceptron and recipe.policy != "uncertain" and not recipe.validation
 
@@ -67,84 +72,137 @@ def members_at_once(recipe: Recipe, shape: tuple[int, int, int]) -> int:
 
 
 def train_together(
-    recipe: Recipe,
-    seeds: Sequence[int],
+    members: Sequence[Recipe],
     *,
     data: Data | None = None,
     device: str | torch.device = "cpu",
     shared: int | None = None,
+    out: Path | None = None,
+    save_every: float = 30.0,
     on_step: Callable[[dict[str, Any]], bool | None] | None = None,
 ) -> tuple[Ensemble, Normalize]:
-    """Train a perceptron under several seeds at once, and return the models and the last step before them.
+    """Train several recipes of a perceptron at once, and return the models and the last step before them.
 
-    Each has its own initialisation, order of images and plans. With `shared` all see the order and the plans of that seed:
-    faster, but then they differ by their initialisation alone. Where `on_step` returns True, nothing is kept.
+    The recipes differ in their seeds and in what they do to images alone. Each member has its own initialisation, order of
+    images and plans. With `shared` all see the order and the draws of that seed: faster, but then those of one augmentation
+    differ by their initialisation alone. With `out` it saves itself there and goes on from there, as `train` does; where
+    `on_step` returns True it stops.
     """
-    if not is_batchable(recipe):
-        kind = f"{recipe.model} with the policy {recipe.policy} and {recipe.validation} validation images"
-        raise ValueError(f"only an mlp whose policy does not ask it, without validation, is trained so, got {kind}")
-    run = _Together(recipe, list(seeds), data or load(recipe.data, size=recipe.size), torch.device(device), shared)
-    run.go(on_step)
+    _check_members(members)
+    run = _Together(list(members), data or load(members[0].data, size=members[0].size), torch.device(device), shared, out)
+    run.go(on_step, save_every)
     return run.model, run.last
+
+
+def _check_members(members: Sequence[Recipe]) -> None:
+    if not members:
+        raise ValueError("there is no recipe to train")
+    for recipe in members:
+        if not is_batchable(recipe):
+            kind = f"{recipe.model} with the policy {recipe.policy} and {recipe.validation} validation images"
+            raise ValueError(f"only an mlp whose policy does not ask it, without validation, is trained so, got {kind}")
+        for key, (one, other) in differing(members[0], recipe).items():
+            if key not in MEMBER_KEYS:
+                raise ValueError(f"recipes trained at once must agree in {key}, got {one!r} and {other!r}")
+
+
+class _Group(NamedTuple):
+    """Members of one augmentation: their plans are drawn as one."""
+
+    policy: Plain
+    seeds: list[int]  # of the draws
+    blocks: list[int]  # which part of a step's images each draw is for
 
 
 class _Together:
     """An ensemble in training."""
 
-    def __init__(self, recipe: Recipe, seeds: list[int], data: Data, device: torch.device, shared: int | None) -> None:
-        self.recipe, self.seeds, self.device = recipe, seeds, device
-        self.classes, self.split = len(data.classes), data.train.to(device)
-        self.drawn = seeds if shared is None else [shared]  # the seeds of orders and plans
+    def __init__(self, members: list[Recipe], data: Data, device: torch.device, shared: int | None, out: Path | None) -> None:
+        self.members, self.recipe, self.device, self.out = members, members[0], device, out
+        self.classes, self.split, self.labels = len(data.classes), data.train.to(device), data.train.labels
         on_gpu = device.type == "cuda"
         self.last = Normalize(*data.train.statistics(), torch.bfloat16 if on_gpu else torch.float32)
-        members = [initial(replace(recipe, seed=seed), data.train.shape, self.classes) for seed in seeds]
-        self.model = Ensemble(members).to(device)
-        self.optimizer = make_optimizer(recipe, [*self.model.weights], [*self.model.biases], on_gpu=on_gpu)
-        self.policy = cast(Plain, build_policy(recipe, self.model, data, self.last))
-        self.epoch_steps = -(-len(self.split) // recipe.batch)
+        self.model = Ensemble([initial(recipe, data.train.shape, self.classes) for recipe in members]).to(device)
+        self.optimizer = make_optimizer(self.recipe, [*self.model.weights], [*self.model.biases], on_gpu=on_gpu)
+        self.learn = Learner(self.model, self.recipe.label_smoothing, graphs=on_gpu, losses=self._losses)
+        drawn = [recipe if shared is None else replace(recipe, seed=shared) for recipe in members]
+        self.orders = list(dict.fromkeys(recipe.seed for recipe in drawn))
+        self.groups: list[_Group] = []
+        self.reads: list[int] = []  # of each member, which of the drawn batches it trains on
+        for kind, alike in groupby(drawn, lambda recipe: replace(recipe, seed=0)):
+            first, seeds = sum(len(group.seeds) for group in self.groups), [recipe.seed for recipe in alike]
+            own = list(dict.fromkeys(seeds))
+            self.reads += [first + own.index(seed) for seed in seeds]
+            policy = cast(Plain, build_policy(kind, self.model, data, self.last))
+            self.groups.append(_Group(policy, own, [self.orders.index(seed) for seed in own]))
+        self.epoch_steps = -(-len(self.split) // self.recipe.batch)
+        self.steps = self.recipe.epochs * self.epoch_steps
+        self.step = 0
+        if out is not None:
+            self._restore(out)
 
-    def go(self, on_step: Callable[[dict[str, Any]], bool | None] | None) -> None:
+    def go(self, on_step: Callable[[dict[str, Any]], bool | None] | None, save_every: float) -> None:
         """Train to the end, or until `on_step` asks to stop."""
-        recipe, step, said = self.recipe, 0, math.nan
-        steps = recipe.epochs * self.epoch_steps
+        recipe, losses, said, saved = self.recipe, torch.empty(0), math.nan, time.perf_counter()
         every = 1 if self.device.type == "cpu" else _READ_EVERY
-        for epoch in range(recipe.epochs):
-            orders = [rng.generator(seed, "order", epoch).permutation(len(self.split)) for seed in self.drawn]
-            rows = [
-                torch.cat(parts)
-                for parts in zip(*(torch.from_numpy(order).split(recipe.batch) for order in orders), strict=True)
-            ]
-            for images, labels in self.split.batches(rows, self.device):
-                losses = self._step(images, labels, step, lr_at(recipe, step, steps))
-                step += 1
-                if step % every == 0 or step == steps:
-                    said = self._read(losses, step - 1, epoch)
-                progress = {"step": step, "steps": steps, "epoch": epoch, "epochs": recipe.epochs, "loss": said, "metrics": []}
-                if on_step is not None and on_step(progress | {"images": len(labels)}) and step < steps:
+        while self.step < self.steps:
+            epoch, at = divmod(self.step, self.epoch_steps)
+            orders = [rng.generator(seed, "order", epoch).permutation(len(self.split)) for seed in self.orders]
+            parts = zip(*(torch.from_numpy(order).split(recipe.batch) for order in orders), strict=True)
+            rows = [torch.cat(part) for part in parts][at:]
+            for some, (images, labels) in zip(rows, self.split.batches(rows, self.device), strict=True):
+                losses = self._step(images, labels, self.labels[some])
+                self.step += 1
+                if self.step % every == 0 or self.step == self.steps:
+                    said = self._read(losses, epoch)
+                progress = {"step": self.step, "steps": self.steps, "epoch": epoch, "epochs": recipe.epochs, "loss": said}
+                progress |= {"metrics": [], "images": len(self.members) * len(labels) // len(self.orders)}
+                stop = on_step is not None and bool(on_step(progress)) and self.step < self.steps
+                if self.out is not None and (stop or time.perf_counter() - saved >= save_every) and self.step < self.steps:
+                    self._read(losses, epoch)
+                    self._save(self.out)
+                    saved = time.perf_counter()
+                if stop:
                     raise Stopped(
-                        f"stopped at step {step} of {steps}, of {len(self.seeds)} seeds at once; the same command goes on"
+                        f"stopped at step {self.step} of {self.steps}, of {len(self.members)} models at once; "
+                        "the same command goes on"
                     )
 
-    def _step(self, images: Tensor, labels: Tensor, step: int, lr: float) -> Float32[Tensor, " members"]:
-        members, size = len(self.seeds), len(labels) // len(self.drawn)
-        plans = [draw(self.policy.propose, self.policy.defaults, size, seed=seed, step=step) for seed in self.drawn]
-        plan = _side_by_side(plans, size)
+    def _step(self, images: Tensor, labels: Tensor, on_host: Tensor) -> Float32[Tensor, " members"]:
+        size = len(labels) // len(self.orders)
+        plan = self._draw(on_host, size)
         height, width = images.shape[-2:]
-        targets = mix_labels(labels, plan, self.classes, (height, width)).view(len(plans), size, -1)
-        targets = smooth(targets, self.recipe.label_smoothing)
-        inputs = execute(images, plan, self.last).view(len(plans), size, -1).expand(members, -1, -1)
+        drawn = sum(len(group.seeds) for group in self.groups)
+        targets = mix_labels(labels, plan, self.classes, (height, width)).view(drawn, size, -1)
+        inputs = execute(images, plan, self.last).view(drawn, size, -1)
+        if drawn < len(self.members):
+            reads = torch.tensor(self.reads, device=self.device)
+            inputs, targets = (inputs[0].expand(len(reads), -1, -1) if drawn == 1 else inputs[reads]), targets[reads]
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits = self.model.each(inputs)
-        flat = logits.float().flatten(0, 1), targets.expand(members, -1, -1).flatten(0, 1)
-        losses = soft_cross_entropy(*flat, reduction="none").view(members, size).mean(1)
-        losses.sum().backward()  # of each member, the gradient of its own mean loss
+            group["lr"] = lr_at(self.recipe, self.step, self.steps)
+        losses = self.learn(inputs, targets)
         if self.recipe.clip:
             self._clip()
         self.optimizer.step()
-        return losses.detach()
+        return losses
+
+    def _draw(self, labels: Tensor, size: int) -> Plan:
+        """Return one plan for everything that is drawn in this step; `labels` are on the host."""
+        plans = []
+        for policy, seeds, blocks in self.groups:
+            lie = torch.tensor(blocks)
+            own = labels.view(len(self.orders), size)[lie].flatten()
+            plan = policy.draw_several(own, seeds=seeds, step=self.step)
+            if blocks != list(range(len(blocks))):
+                plan = replace(plan, source=lie[plan.source // size] * size + plan.source % size)
+            plans.append(plan)
+        return plans[0] if len(plans) == 1 else Plan.cat(plans)
+
+    def _losses(self, inputs: Tensor, targets: Tensor) -> Float32[Tensor, " members"]:
+        """Return each member's mean loss: the gradient of their sum is, for each, that of its own."""
+        logits = self.model.each(inputs).float()
+        flat = logits.flatten(0, 1), targets.flatten(0, 1)
+        return soft_cross_entropy(*flat, reduction="none").view(targets.shape[:2]).mean(1)
 
     def _clip(self) -> None:
         """Bound the norm of each member's own gradient, as `clip_grad_norm_` does a model's."""
@@ -154,18 +212,37 @@ class _Together:
         for gradient in gradients:
             gradient *= shrink
 
-    def _read(self, losses: Tensor, step: int, epoch: int) -> float:
-        """Return the mean loss; one that is not finite is refused, with its seed."""
-        for seed, loss in zip(self.seeds, losses.tolist(), strict=True):
+    def _read(self, losses: Tensor, epoch: int) -> float:
+        """Return the mean loss; one that is not finite is refused, with its member."""
+        for recipe, loss in zip(self.members, losses.tolist(), strict=True):
             if not math.isfinite(loss):
-                raise ValueError(f"seed {seed}: the loss is {loss} at step {step}, epoch {epoch}: try a smaller lr")
+                kind = recipe.policy if recipe.policy == "none" else f"{recipe.policy} {recipe.transforms}"
+                at = f"at step {self.step - 1}, epoch {epoch}"
+                raise ValueError(f"{kind}, seed {recipe.seed}: the loss is {loss} {at}: try a smaller lr")
         return float(losses.mean())
 
+    def _tensors(self) -> dict[str, Tensor]:
+        found = {f"model.{name}": parameter.detach() for name, parameter in self.model.named_parameters()}
+        for name, parameter in self.model.named_parameters():
+            buffer = self.optimizer.state.get(parameter, {}).get("momentum_buffer")
+            if buffer is not None:
+                found[f"momentum.{name}"] = buffer
+        return found
 
-def _side_by_side(plans: Sequence[Plan], size: int) -> Plan:
-    """Return one plan for the images of all, which lie one batch after another."""
-    if len(plans) == 1:
-        return plans[0]
-    joined = Plan.cat(plans)
-    starts = torch.arange(len(plans)).repeat_interleave(torch.tensor([len(plan.source) for plan in plans]))
-    return replace(joined, source=joined.source + size * starts)
+    def _save(self, out: Path) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        checkpoint.save(out, self.step, self._tensors(), {"members": [asdict(recipe) for recipe in self.members]})
+
+    @torch.no_grad()
+    def _restore(self, out: Path) -> None:
+        """Go on where the folder stands."""
+        found = checkpoint.load(out)
+        if found is None:
+            return
+        if found[1].get("members") != [asdict(recipe) for recipe in self.members]:
+            raise ValueError(f"{out}: a run of other recipes")
+        tensors, self.step = found[0], found[1]["step"]
+        for name, parameter in self.model.named_parameters():
+            parameter.copy_(tensors[f"model.{name}"])
+            if f"momentum.{name}" in tensors:
+                self.optimizer.state[parameter]["momentum_buffer"] = tensors[f"momentum.{name}"].to(self.device)

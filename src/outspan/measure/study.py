@@ -1,4 +1,4 @@
-"""A measure in its folder: k seeds of a baseline and of each transform alone, begun or taken up where it stands."""
+"""Studies in their folders: k seeds of a baseline and of some configurations, begun or taken up where they stand."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,10 @@ from outspan.config import Recipe
 from outspan.data.sets import Data, load
 from outspan.data.splits import Files, Split
 from outspan.files import write_whole
-from outspan.measure.ensemble import is_batchable, members_at_once, train_together
+from outspan.measure.ensemble import MEMBER_KEYS, is_batchable, members_at_once, train_together
+from outspan.measure.margins import margins
 from outspan.measure.scores import Predictions
+from outspan.shapes import Float32
 from outspan.train import Stopped
 from outspan.train.loop import load_run, predict, train
 from outspan.transforms.table import TRANSFORMS, find
@@ -32,17 +34,19 @@ from outspan.transforms.table import TRANSFORMS, find
 BASELINE = "baseline"
 OWN_KEYS = ("policy", "seed", "transforms", "depth", "probability")  # of a recipe: a measure sets them itself
 OnStep = Callable[[dict[str, Any]], bool | None]
+Task = tuple[str, int]  # a configuration and a seed
 Watch = Callable[[str], AbstractContextManager[OnStep | None]]
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What a measure came to: the predictions of the baseline and of each transform, and what they were made with."""
+    """What a study came to: the predictions of the baseline and of each configuration, and what they were made with."""
 
     settings: Mapping[str, Any]
     seeds: Sequence[int]
     classes: Sequence[str]
     predictions: Mapping[str, Predictions]
+    margins: Mapping[str, Float32[Tensor, "k n"]] = field(default_factory=dict)  # the likeliest class's probability's lead
 
 
 def measurable() -> tuple[str, ...]:
@@ -54,15 +58,20 @@ def configurations(recipe: Recipe, transforms: Iterable[str], probability: float
     """Return the recipe of the baseline and of each transform alone, at levels uniform over the paper's signed range."""
     if not 0 < probability <= 1:
         raise ValueError(f"probability must lie in (0, 1], got {probability}")
-    found = {BASELINE: replace(recipe, policy="none", transforms="paper16", depth=1, probability=probability)}
+    baseline = replace(recipe, policy="none", transforms="paper16", depth=1, probability=probability)
+    found = {BASELINE: baseline} | {name: one_after_another(baseline, [name]) for name in transforms}
+    if len(found) == 1:
+        raise ValueError("there is no transform to measure")
+    return found
+
+
+def one_after_another(baseline: Recipe, transforms: Sequence[str]) -> Recipe:
+    """Return the recipe of some transforms in their order, each with its own probability and level."""
     for name in transforms:
         if find(name).mixes:
             others = ", ".join(measurable())
             raise ValueError(f"{name!r} mixes labels: only transforms that keep an image's label are measured ({others})")
-        found[name] = replace(recipe, policy="random", transforms=name, depth=1, probability=probability)
-    if len(found) == 1:
-        raise ValueError("there is no transform to measure")
-    return found
+    return replace(baseline, policy="sequence", transforms=",".join(transforms))
 
 
 def measure(
@@ -77,89 +86,146 @@ def measure(
     jobs: int = 1,
     watch: Watch = lambda title: nullcontext(),
 ) -> Measured:
-    """Train every seed of the baseline and of each transform alone, and return what they predict for the test split.
-
-    What a finished model predicts is a file in the folder, so the same call goes on where one was stopped, and more transforms
-    and seeds may be asked of the same folder. Perceptrons train as one batched model; others one after another, or `jobs` at a
-    time with a thread each. With `shared_batches` all seeds see the images and transforms of seed 0. `watch` is
-    asked, with the title of what begins, for the `on_step` that shows its progress and may stop it.
-    """
-    asked = list(seeds)
-    if len(asked) < 2 or len(set(asked)) < len(asked):
-        raise ValueError(f"a measure needs at least 2 different seeds, got {asked}: one model alone cannot disagree")
+    """Train every seed of the baseline and of each transform alone, and return what they predict for the test split."""
     recipes = configurations(recipe, transforms, probability)
-    if shared_batches and not is_batchable(recipes[BASELINE]):
-        raise ValueError(f"shared batches need an mlp without validation images, got {recipe.model}")
-    data = load(recipe.data, size=recipe.size)
-    settings = _settings(recipes[BASELINE], data, torch.device(device), shared_batches)
-    folder = _Folder(out, settings, len(data.test), len(data.classes))
-    single: list[tuple[str, int]] = []
-    for name, own in recipes.items():
-        missing = [seed for seed in asked if not folder.has(name, seed)]
-        if not is_batchable(own):
-            single += [(name, seed) for seed in missing]
-            continue
-        at_once = members_at_once(own, data.train.shape)
-        for some in (missing[i : i + at_once] for i in range(0, len(missing), at_once)):
-            with watch(f"{name}, {len(some)} seeds") as on_step:
-                shared = 0 if shared_batches else None
-                _run_together(folder, name, own, some, data, device=device, shared=shared, on_step=on_step)
-    tasks = {(name, seed): replace(recipes[name], seed=seed) for name, seed in single}
-    if jobs > 1 and len(tasks) > 1:
-        with watch(f"{jobs} runs at a time") as on_step:
-            _run_side_by_side(folder, tasks, str(device), jobs, on_step)
-    else:
-        for (name, seed), own in tasks.items():
-            with watch(f"{name}, seed {seed}") as on_step:
-                _run_alone(folder, name, own, str(device), data, on_step)
-    found = {name: Predictions(torch.stack([folder.read(name, seed) for seed in asked]), data.test.labels) for name in recipes}
-    return Measured(settings, asked, data.classes, found)
+    options = {"shared_batches": shared_batches, "device": device, "jobs": jobs, "watch": watch}
+    return Study(recipes[BASELINE], seeds=seeds, out=out, **options).run(recipes)
+
+
+class Study:
+    """A folder of models, some seeds of every configuration that is asked for: begun, or taken up where it stands.
+
+    What a finished model predicts is in the folder, so the same call goes on where one was stopped, and more configurations and
+    seeds may be asked of the same folder. Perceptrons train as one batched model; others one after another, or `jobs` at a time
+    with a thread each. With `shared_batches` all seeds see the images and draws of seed 0. `watch` is asked, with the title
+    of what begins, for the `on_step` that shows its progress and may stop it. `data` stands for the recipe's own.
+    """
+
+    def __init__(
+        self,
+        baseline: Recipe,
+        *,
+        seeds: Sequence[int],
+        out: Path,
+        shared_batches: bool = False,
+        device: str | torch.device = "cpu",
+        jobs: int = 1,
+        watch: Watch = lambda title: nullcontext(),
+        data: Data | None = None,
+    ) -> None:
+        self.baseline, self.seeds = baseline, list(seeds)
+        self.shared_batches, self.device, self.jobs, self.watch = shared_batches, torch.device(device), jobs, watch
+        if len(self.seeds) < 2 or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"a measure needs at least 2 different seeds, got {self.seeds}: one model alone cannot disagree")
+        if shared_batches and not is_batchable(baseline):
+            raise ValueError(f"shared batches need an mlp without validation images, got {baseline.model}")
+        if data is not None and not is_batchable(baseline):
+            raise ValueError(f"images held out for choosing need an mlp without validation images, got {baseline.model}")
+        self.data = data or load(baseline.data, size=baseline.size)
+        self.settings = _settings(baseline, self.data, self.device, shared_batches)
+        self.folder = _Folder(out, self.settings, len(self.data.test), len(self.data.classes))
+
+    def run(self, recipes: Mapping[str, Recipe]) -> Measured:
+        """Train what is missing of these configurations, by name, and return what all of them predict for the test split."""
+        missing = [(name, seed) for name in recipes for seed in self.seeds if not self.folder.has(name, seed)]
+        tasks = {(name, seed): replace(recipes[name], seed=seed) for name, seed in missing}
+        for some in self._batches({task: own for task, own in tasks.items() if is_batchable(own)}):
+            self._run_together(some)
+        alone = {task: own for task, own in tasks.items() if not is_batchable(own)}
+        if self.jobs > 1 and len(alone) > 1:
+            with self.watch(f"{self.jobs} runs at a time") as on_step:
+                _run_side_by_side(self.folder, alone, str(self.device), self.jobs, on_step)
+        else:
+            for (name, seed), own in alone.items():
+                with self.watch(f"{name}, seed {seed}") as on_step:
+                    _run_alone(self.folder, name, own, str(self.device), self.data, on_step)
+        read = {name: [self.folder.read(name, seed) for seed in self.seeds] for name in recipes}
+        predictions = {
+            name: Predictions(torch.stack([classes for classes, _ in models]), self.data.test.labels)
+            for name, models in read.items()
+        }
+        margins = {name: torch.stack([own for _, own in models]) for name, models in read.items()}
+        return Measured(self.settings, self.seeds, self.data.classes, predictions, margins)
+
+    def _batches(self, tasks: Mapping[Task, Recipe]) -> list[dict[Task, Recipe]]:
+        """Return which models train as one: on a GPU all that can, elsewhere the seeds of a configuration, as memory allows."""
+        alike: dict[Any, list[Task]] = {}
+        for task, own in tasks.items():
+            must_agree = replace(own, **{key: getattr(self.baseline, key) for key in MEMBER_KEYS})
+            alike.setdefault((must_agree, "" if self.device.type == "cuda" else task[0]), []).append(task)
+        found = []
+        for some in alike.values():
+            at_once = members_at_once(self.baseline, self.data.train.shape)
+            found += [{task: tasks[task] for task in some[i : i + at_once]} for i in range(0, len(some), at_once)]
+        return found
+
+    def _run_together(self, tasks: Mapping[Task, Recipe]) -> None:
+        """Train models as one, or go on with them, and keep what each predicts."""
+        names = list(dict.fromkeys(name for name, _ in tasks))
+        running = self.folder.running("together", hashlib.blake2b(repr(list(tasks)).encode(), digest_size=8).hexdigest())
+        title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} others"
+        with self.watch(f"{title}, {len(tasks)} models") as on_step:
+            shared = 0 if self.shared_batches else None
+            options = {"data": self.data, "device": self.device, "shared": shared, "out": running, "on_step": on_step}
+            model, last = train_together(list(tasks.values()), **options)
+        logits = predict(model, self.data.test, last, self.device)
+        for i, (name, seed) in enumerate(tasks):
+            self.folder.write(name, seed, logits[:, i])
+        shutil.rmtree(running, ignore_errors=True)
 
 
 class _Folder:
-    """Where the predictions of finished models are, a file each, whole or not there."""
+    """Where what finished models predict is, two files each, whole or not there."""
 
     def __init__(self, out: Path, settings: dict[str, Any], samples: int, classes: int) -> None:
         self.out, self.samples, self.classes = out, samples, classes
-        (out / "models").mkdir(parents=True, exist_ok=True)
+        for part in ("models", "margins"):
+            (out / part).mkdir(parents=True, exist_ok=True)
         path = out / "settings.json"
         if path.exists():
             _same_settings(path, settings)
         else:
             write_whole(path, lambda partial: partial.write_text(json.dumps(settings, indent=2) + "\n"))
 
-    def path(self, name: str, seed: int) -> Path:
-        return self.out / "models" / f"{name}-{seed}.npy"
+    def paths(self, name: str, seed: int) -> tuple[Path, Path]:
+        return self.out / "models" / f"{name}-{seed}.npy", self.out / "margins" / f"{name}-{seed}.npy"
 
-    def running(self, name: str, seed: int) -> Path:
+    def running(self, name: str, seed: int | str) -> Path:
         return self.out / "running" / f"{name}-{seed}"
 
     def has(self, name: str, seed: int) -> bool:
-        return self.path(name, seed).exists()
+        return all(path.exists() for path in self.paths(name, seed))
 
-    def read(self, name: str, seed: int) -> Tensor:
-        path = self.path(name, seed)
+    def read(self, name: str, seed: int) -> tuple[Tensor, Tensor]:
+        """Return the classes that a model predicts, and its margins."""
+        classes, lead = self.paths(name, seed)
+        return self._read(classes, np.int64, self.classes - 1), self._read(lead, np.float32, 1)
+
+    def _read(self, path: Path, dtype: Any, most: int) -> Tensor:
         try:
             array = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise ValueError(f"{path}: damaged ({error}); remove it and it is made again") from None
-        fits = array.dtype == np.int64 and array.shape == (self.samples,)
-        if not fits or array.min() < 0 or array.max() >= self.classes:
-            raise ValueError(f"{path}: not the classes of {self.samples} samples; remove it and it is made again")
+        fits = array.dtype == dtype and array.shape == (self.samples,)
+        if not fits or not (array.min() >= 0 and array.max() <= most):
+            raise ValueError(f"{path}: not what a model says of {self.samples} samples; remove it and it is made again")
         return torch.from_numpy(array)
 
-    def write(self, name: str, seed: int, classes: Tensor) -> None:
-        def write(partial: Path) -> None:
-            with open(partial, "wb") as file:
-                np.save(file, classes.numpy(), allow_pickle=False)
-
-        write_whole(self.path(name, seed), write)
+    def write(self, name: str, seed: int, logits: Tensor) -> None:
+        for path, values in zip(self.paths(name, seed), (logits.argmax(1), margins(logits)), strict=True):
+            array = values.contiguous().numpy()
+            write_whole(path, lambda partial, array=array: _save(partial, array))
         shutil.rmtree(self.running(name, seed), ignore_errors=True)
 
 
+def _save(path: Path, array: np.ndarray) -> None:
+    with open(path, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
 def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: bool) -> dict[str, Any]:
-    """Return everything that decides a model's predictions but its transform and its seed."""
-    kept = {key: value for key, value in asdict(recipe).items() if key not in ("policy", "seed", "transforms")}
+    """Return everything that decides a model's predictions but its configuration, which is its name, and its seed."""
+    kept = {key: value for key, value in asdict(recipe).items() if key not in ("seed", "transforms")}
     about = {"train": _fingerprint(data.train), "test": _fingerprint(data.test)}
     return kept | {"shared_batches": shared_batches, "device": device.type} | about
 
@@ -181,27 +247,6 @@ def _same_settings(path: Path, settings: Mapping[str, Any]) -> None:
         raise ValueError(f"{path.parent}: a measure of other settings ({shown})")
 
 
-def _run_together(
-    folder: _Folder,
-    name: str,
-    recipe: Recipe,
-    seeds: Sequence[int],
-    data: Data,
-    *,
-    device: str | torch.device,
-    shared: int | None,
-    on_step: OnStep | None,
-) -> None:
-    """Train seeds as one model, and keep what each predicts."""
-    try:
-        model, last = train_together(recipe, seeds, data=data, device=device, shared=shared, on_step=on_step)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    classes = predict(model, data.test, last, device).argmax(2)
-    for i, seed in enumerate(seeds):
-        folder.write(name, seed, classes[:, i].contiguous())
-
-
 def _run_alone(folder: _Folder, name: str, recipe: Recipe, device: str, data: Data | None, on_step: OnStep | None) -> None:
     """Train one model, or go on with it, keep what it predicts, and let go of its checkpoints."""
     running = folder.running(name, recipe.seed)
@@ -210,12 +255,10 @@ def _run_alone(folder: _Folder, name: str, recipe: Recipe, device: str, data: Da
     except ValueError as error:
         raise ValueError(f"{name}, seed {recipe.seed}: {error}") from None
     run, data = load_run(running)
-    folder.write(name, recipe.seed, predict(run.model.to(device), data.test, run.last, device).argmax(1))
+    folder.write(name, recipe.seed, predict(run.model.to(device), data.test, run.last, device))
 
 
-def _run_side_by_side(
-    folder: _Folder, tasks: Mapping[tuple[str, int], Recipe], device: str, jobs: int, on_step: OnStep | None
-) -> None:
+def _run_side_by_side(folder: _Folder, tasks: Mapping[Task, Recipe], device: str, jobs: int, on_step: OnStep | None) -> None:
     """Train models in processes of one thread each. Where one fails, or all are asked to stop, the others save themselves."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()

@@ -57,8 +57,16 @@ def _key(inputs: tuple[Tensor, ...]) -> Any:
 class Learner:
     """Forward and backward: `learner(images, targets)` returns the loss and leaves the gradients on the parameters."""
 
-    def __init__(self, model: nn.Module, label_smoothing: float, *, graphs: bool) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        label_smoothing: float,
+        *,
+        graphs: bool,
+        losses: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ) -> None:
         self.model, self.label_smoothing = model, label_smoothing
+        self.losses = losses or self._mean  # several models in one have a loss each
         self.parameters = list(model.parameters())
         self.recorded = Recorded(self._learn, lambda: [p.grad for p in self.parameters]) if graphs else None
 
@@ -83,10 +91,12 @@ class Learner:
         device = images.device.type
         # A cast that was remembered from before a recording would be replayed for ever: none is remembered.
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
-            logits = self.model(images)
-        loss = soft_cross_entropy(logits.float(), targets)
-        loss.backward()
+            loss = self.losses(images, targets)
+        loss.sum().backward()
         return loss.detach()
+
+    def _mean(self, images: Tensor, targets: Tensor) -> Tensor:
+        return soft_cross_entropy(self.model(images).float(), targets)
 
 
 class Replayed(nn.Module):

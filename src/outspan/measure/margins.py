@@ -1,0 +1,18 @@
+"""Margins: by how much the likeliest class leads the second, in probability."""
+
+from torch import Tensor
+
+from outspan.shapes import Float32
+
+
+def margins(logits: Float32[Tensor, "n classes"]) -> Float32[Tensor, " n"]:
+    """Return the largest probability minus the second largest of every sample; with one class it is 1.
+
+    >>> import torch
+    >>> margins(torch.tensor([[0.0, 0.0, -40.0], [50.0, 0.0, 0.0]])).tolist()
+    [0.0, 1.0]
+    """
+    if logits.shape[1] == 1:
+        return logits.new_ones(len(logits))
+    first, second = logits.softmax(1).topk(2, dim=1).values.unbind(1)
+    return first - second

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from outspan import Normalize, models
-from outspan.config import KEYS, Recipe, differing, read_recipe, with_values
+from outspan.config import KEYS, Recipe, differing, read_recipe, with_values, write_recipe
 from outspan.data.sets import Data
 from outspan.data.splits import Split
 from outspan.policies.named import build_policy
@@ -16,6 +16,21 @@ def test_a_recipe_is_read_from_toml(tmp_path):
     path = tmp_path / "r.toml"
     path.write_text('data = "mnist"\nepochs = 3\nlr = 1\n')
     assert read_recipe(path) == Recipe(data="mnist", epochs=3, lr=1.0)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Recipe(),
+        Recipe(data='C:\\my "pictures"\té', lr=1e-7, weight_decay=5.0, same_class=0.25, select="2"),
+        Recipe(policy="sequence", transforms="rotate,cutout", epochs=100),
+    ],
+)
+def test_a_recipe_that_is_written_comes_back(recipe, tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text(write_recipe(recipe, "one line", "another"), encoding="utf-8")
+    assert path.read_text(encoding="utf-8").startswith("# one line\n# another\n")
+    assert read_recipe(path) == recipe
 
 
 def test_text_is_read_as_its_fields_type():

@@ -1,5 +1,6 @@
 """Recipes: everything that decides a run's result, as data. TOML or flags in, a frozen dataclass out."""
 
+import json
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -93,6 +94,13 @@ def read_recipe(path: Path) -> Recipe:
         return with_values(Recipe(), values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def write_recipe(recipe: Recipe, *comments: str) -> str:
+    """Return a recipe as TOML that `read_recipe` reads back, with its comments first; keys at their default are left out."""
+    changed = differing(Recipe(), recipe)
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, (_, value) in changed.items()]
+    return "".join(f"{line}\n" for line in [*(f"# {comment}" for comment in comments), *lines])
 
 
 def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:

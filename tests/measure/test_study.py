@@ -205,7 +205,7 @@ def test_another_folder_is_refused(recipe, tmp_path):
     for content, message in (
         (whole[:-8], "damaged"),
         (b"", "damaged"),
-        (whole.replace(b"<i8", b"<f8"), "not what a model says"),
+        (whole.replace(b"<f8", b"<i8"), "not what a model says"),
     ):
         damaged.write_bytes(content)
         with pytest.raises(ValueError, match=rf"rotate-1.npy: {message}.*; remove it"):

@@ -1,4 +1,4 @@
-"""The figure of a measure."""
+"""The figures of studies."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgba
 from outspan.measure.scores import Predictions
 from outspan.measure.study import BASELINE, Measured
 from outspan.measure.summary import summarise
-from outspan.report.measure import COLOURS, measure_figure
+from outspan.report.measure import COLOURS, graph_figure, measure_figure, mixup_figure
 
 
 def test_a_point_a_transform_at_its_scores():
@@ -26,3 +26,29 @@ def test_a_point_a_transform_at_its_scores():
         colour = colours[text.get_text()]
         assert to_rgba(text.get_color()) == to_rgba(COLOURS.get(colour, colour))
     assert "3 seeds, 200 test images" in axis.get_title()
+
+
+def test_an_arrow_for_every_edge():
+    pair = {"error": 0.1, "cut": 0.2, "edge": True, "difference": {"interval": [-0.1, -0.01]}}
+    pairs = [{**pair, "first": "a", "second": "b"}, {**pair, "first": "b", "second": "c", "difference": {"interval": [-1, 1]}}]
+    pairs.append({**pair, "first": "c", "second": "a", "edge": False})
+    found = {"transforms": {name: {"error": 0.125} for name in "abc"}, "pairs": pairs, "seeds": [0, 1], "samples": 10}
+    axis = graph_figure(found | {"composition": "multiplicative"}).axes[0]
+    arrows = [text.arrow_patch for text in axis.texts if getattr(text, "arrow_patch", None) is not None]
+    assert [arrow.get_linestyle() for arrow in arrows] == ["-", "--"]
+    assert [text.get_text() for text in axis.texts].count("-20 %") == 2
+    assert "a\n12.50 %" in {text.get_text() for text in axis.texts}
+    assert "B after A" in axis.get_title()
+
+
+def test_mixup_is_drawn_as_it_was_counted():
+    score = {"accuracy": 0.9, "std": 0.0, "error": 0.1, "instability": 0.05}
+    curve = [{**score, "share": share, "instability": share / 10, "instability_interval": [0.0, 0.2]} for share in (0.0, 1.0)]
+    counts = list(range(10))
+    corrected = [{"share": 0.0, "count": 45, "histogram": counts}, {"share": 1.0, "count": 0, "histogram": [0] * 10}]
+    margins = {kind: {"baseline": counts, "mixup": counts[::-1]} for kind in ("right", "wrong")} | {"corrected": corrected}
+    found = {"same_class": curve, "scores": {"baseline": score, "l2": score}, "margins": margins}
+    axes = mixup_figure(found).axes
+    assert axes[0].lines[0].get_xydata().tolist() == [[0, 0], [100, 10]]
+    for axis, expected in ((axes[1], counts[::-1]), (axes[2], counts[::-1]), (axes[3], [0] * 10)):
+        assert [patch.get_height() for patch in axis.patches] == [*counts, *expected]

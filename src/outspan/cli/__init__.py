@@ -8,7 +8,7 @@ import warnings
 
 import typer
 
-from outspan.cli import data, images, measure, theory, training
+from outspan.cli import data, images, measure, studies, theory, training
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 
@@ -26,6 +26,9 @@ app.command("predict")(training.predict_command)
 app.command("compare")(training.compare)
 app.command("compositions")(training.compositions)
 app.command("measure")(measure.measure_command)
+app.command("compose")(studies.compose_command)
+app.command("core")(studies.core_command)
+app.command("mixup")(studies.mixup_command)
 app.add_typer(data.app, name="data")
 app.add_typer(theory.app, name="theory")
 app.command("transforms")(images.transforms)

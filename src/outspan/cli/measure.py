@@ -1,7 +1,7 @@
-"""The command that measures what transforms do to a model."""
+"""The command that measures what transforms do to a model, and what the other studies share with it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,19 +13,29 @@ from outspan.files import write_whole
 _STYLES = {"better": "green", "worse": "red", "not told apart": ""}
 
 
+Out = Annotated[Path, typer.Option("-o", "--out", help="The folder; what is there already is not trained again.")]
+RecipeFile = Annotated[Path | None, typer.Argument(help=RECIPE_HELP)]
+DataName = Annotated[str | None, typer.Option("--data", help="digits, mnist, cifar10, …, an image folder or an .npz file.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="mlp (the paper's, unless a recipe says otherwise), convnet, …")]
+Seeds = Annotated[int, typer.Option("--seeds", help="Models of each, seeds 0, 1, …; at least 2.")]
+Probability = Annotated[float, typer.Option("--probability", help="How often an image gets a transform.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Models at a time, a process each, where the model is not an mlp.")]
+Shared = Annotated[
+    bool, typer.Option("--shared-batches", help="Show all seeds the same batches: faster, but it changes the measure.")
+]
+
+
 def measure_command(
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder; what is there already is not trained again.")],
-    recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
-    data: Annotated[str | None, typer.Option(help="digits, mnist, cifar10, …, an image folder or an .npz file.")] = None,
-    model: Annotated[str | None, typer.Option(help="mlp (the paper's, unless a recipe says otherwise), convnet, …")] = None,
+    out: Out,
+    recipe: RecipeFile = None,
+    data: DataName = None,
+    model: ModelName = None,
     transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
-    seeds: Annotated[int, typer.Option(help="Models of each, seeds 0, 1, …; at least 2.")] = 9,
-    probability: Annotated[float, typer.Option(help="How often an image is transformed.")] = 0.5,
+    seeds: Seeds = 9,
+    probability: Probability = 0.5,
     changes: Set = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Models at a time, a process each, where the model is not an mlp.")] = 1,
-    shared_batches: Annotated[
-        bool, typer.Option("--shared-batches", help="Show all seeds the same batches: faster, but it changes the measure.")
-    ] = False,
+    jobs: Jobs = 1,
+    shared_batches: Shared = False,
 ) -> None:
     """Measure what each transform does: the error of a vote over seeds, and how far the seeds disagree.
 
@@ -35,21 +45,14 @@ def measure_command(
     """
     from rich.console import Console
 
-    from outspan.config import make_recipe
     from outspan.measure.study import OWN_KEYS, measurable, measure
     from outspan.measure.summary import save_predictions, summarise
     from outspan.report.measure import measure_figure
 
-    for change in changes or []:
-        key = change.partition("=")[0].strip()
-        if key in OWN_KEYS:
-            raise ValueError(f"measure sets {key} itself: use --transforms, --seeds and --probability")
-    asked = {"data": data, "model": model or ("mlp" if recipe is None else None)}
-    given = make_recipe(recipe, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
-    names = measurable() if transforms == "all" else tuple(dict.fromkeys(name.strip() for name in transforms.split(",")))
+    given = base_recipe("measure", recipe, data, model, changes, OWN_KEYS)
     measured = measure(
         given,
-        names,
+        measurable() if transforms == "all" else names_in(transforms),
         seeds=range(seeds),
         out=out,
         probability=probability,
@@ -62,10 +65,34 @@ def measure_command(
     Console().print(_table(found))
     for line in _remarks(found):
         typer.echo(line)
-    write_whole(out / "scores.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
     write_whole(out / "predictions.npz", lambda partial: save_predictions(partial, measured))
-    write_whole(out / "measure.png", lambda partial: measure_figure(found).savefig(partial, format="png"))
-    typer.echo(f"wrote scores.json, predictions.npz and measure.png in {out}")
+    write_found(out, "scores.json", found, "measure.png", measure_figure(found), "predictions.npz")
+
+
+def base_recipe(
+    command: str, path: Path | None, data: str | None, model: str | None, changes: list[str] | None, own: Sequence[str]
+) -> Any:
+    """Return the recipe that all configurations start from; what a study sets itself, its own keys, is refused."""
+    from outspan.config import make_recipe
+
+    for change in changes or []:
+        key = change.partition("=")[0].strip()
+        if key in own:
+            raise ValueError(f"{command} sets {key} itself: see its options, outspan {command} --help")
+    asked = {"data": data, "model": model or ("mlp" if path is None else None)}
+    return make_recipe(path, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return names given with commas, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def write_found(out: Path, numbers: str, found: Mapping[str, Any], picture: str, figure: Any, *others: str) -> None:
+    """Write a study's numbers and picture, and say so."""
+    write_whole(out / numbers, lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+    write_whole(out / picture, lambda partial: figure.savefig(partial, format="png"))
+    typer.echo(f"wrote {', '.join([numbers, *others])} and {picture} in {out}")
 
 
 def _table(found: Mapping[str, Any]) -> Any:

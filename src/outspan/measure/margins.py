@@ -1,8 +1,11 @@
 """Margins: by how much the likeliest class leads the second, in probability."""
 
+import numpy as np
 from torch import Tensor
 
-from outspan.shapes import Float32
+from outspan.shapes import Float32, Num
+
+BINS = 10
 
 
 def margins(logits: Float32[Tensor, "n classes"]) -> Float32[Tensor, " n"]:
@@ -16,3 +19,8 @@ def margins(logits: Float32[Tensor, "n classes"]) -> Float32[Tensor, " n"]:
         return logits.new_ones(len(logits))
     first, second = logits.softmax(1).topk(2, dim=1).values.unbind(1)
     return first - second
+
+
+def histogram(values: Num[Tensor, " n"]) -> list[int]:
+    """Return how many margins lie in each of 10 bins of equal width from 0 to 1; the last holds 1 itself."""
+    return np.histogram(values.numpy(), bins=BINS, range=(0, 1))[0].tolist()

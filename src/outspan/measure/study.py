@@ -175,52 +175,48 @@ class Study:
 
 
 class _Folder:
-    """Where what finished models predict is, two files each, whole or not there."""
+    """Where what finished models predict is, a file each, whole or not there."""
 
     def __init__(self, out: Path, settings: dict[str, Any], samples: int, classes: int) -> None:
         self.out, self.samples, self.classes = out, samples, classes
-        for part in ("models", "margins"):
-            (out / part).mkdir(parents=True, exist_ok=True)
+        (out / "models").mkdir(parents=True, exist_ok=True)
         path = out / "settings.json"
         if path.exists():
             _same_settings(path, settings)
         else:
             write_whole(path, lambda partial: partial.write_text(json.dumps(settings, indent=2) + "\n"))
 
-    def paths(self, name: str, seed: int) -> tuple[Path, Path]:
-        return self.out / "models" / f"{name}-{seed}.npy", self.out / "margins" / f"{name}-{seed}.npy"
+    def path(self, name: str, seed: int) -> Path:
+        return self.out / "models" / f"{name}-{seed}.npy"
 
     def running(self, name: str, seed: int | str) -> Path:
         return self.out / "running" / f"{name}-{seed}"
 
     def has(self, name: str, seed: int) -> bool:
-        return all(path.exists() for path in self.paths(name, seed))
+        return self.path(name, seed).exists()
 
     def read(self, name: str, seed: int) -> tuple[Tensor, Tensor]:
         """Return the classes that a model predicts, and its margins."""
-        classes, lead = self.paths(name, seed)
-        return self._read(classes, np.int64, self.classes - 1), self._read(lead, np.float32, 1)
-
-    def _read(self, path: Path, dtype: Any, most: int) -> Tensor:
+        path = self.path(name, seed)
         try:
             array = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise ValueError(f"{path}: damaged ({error}); remove it and it is made again") from None
-        fits = array.dtype == dtype and array.shape == (self.samples,)
-        if not fits or not (array.min() >= 0 and array.max() <= most):
+        fits = array.dtype == np.float64 and array.shape == (2, self.samples)
+        if not fits or not (array.min() >= 0 and array[0].max() < self.classes and array[1].max() <= 1):
             raise ValueError(f"{path}: not what a model says of {self.samples} samples; remove it and it is made again")
-        return torch.from_numpy(array)
+        classes, lead = torch.from_numpy(array)
+        return classes.long(), lead.float()
 
     def write(self, name: str, seed: int, logits: Tensor) -> None:
-        for path, values in zip(self.paths(name, seed), (logits.argmax(1), margins(logits)), strict=True):
-            array = values.contiguous().numpy()
-            write_whole(path, lambda partial, array=array: _save(partial, array))
+        both = torch.stack([logits.argmax(1).double(), margins(logits).double()])
+
+        def write(partial: Path) -> None:
+            with open(partial, "wb") as file:
+                np.save(file, both.numpy(), allow_pickle=False)
+
+        write_whole(self.path(name, seed), write)
         shutil.rmtree(self.running(name, seed), ignore_errors=True)
-
-
-def _save(path: Path, array: np.ndarray) -> None:
-    with open(path, "wb") as file:
-        np.save(file, array, allow_pickle=False)
 
 
 def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: bool) -> dict[str, Any]:

@@ -1,0 +1,130 @@
+"""Studies of mixup: what partners of the same class do, how it compares with weight decay, and which images it corrects."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from outspan.config import Recipe
+from outspan.data.sets import Data
+from outspan.measure.compose import summary
+from outspan.measure.margins import histogram
+from outspan.measure.scores import corrected_and_broken, intervals, majority
+from outspan.measure.study import BASELINE, Measured, Study
+from outspan.train.loop import hold_out
+
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of partners that are of an image's own class
+CORRECTED_AT = (0.0, 0.5, 1.0)  # whose corrected images the paper draws (arXiv:2005.00695, Appendix on mixup)
+OWN_KEYS = ("policy", "seed", "transforms", "depth", "probability", "defaults", "same_class")  # set by a study itself
+_HELD_OUT = 6  # one in so many train images, for choosing the weight decay
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A weight decay, and the accuracy on held-out train images of all that were tried, if it was chosen."""
+
+    weight_decay: float
+    tried: Mapping[float, float]
+    held_out: int
+
+
+def baseline_of(recipe: Recipe) -> Recipe:
+    """Return the recipe without mixing: crop and flip where the data set takes them, and its own weight decay."""
+    return replace(recipe, policy="baseline", transforms="paper16", depth=1, defaults="none", same_class=-1.0)
+
+
+def configurations(baseline: Recipe, weight_decay: float, shares: Sequence[float] = SHARES) -> dict[str, Recipe]:
+    """Return the recipes of a study, by name: the baseline, weight decay alone, mixup, and mixup by share of the same class."""
+    decayed = replace(baseline, weight_decay=weight_decay)
+    mixed = replace(decayed, defaults="mixup")
+    by_share = {same_class(share, weight_decay): replace(mixed, same_class=share) for share in shares}
+    return {BASELINE: baseline, f"l2-{weight_decay:g}": decayed, f"mixup-{weight_decay:g}": mixed, **by_share}
+
+
+def same_class(share: float, weight_decay: float) -> str:
+    """Return what mixup with a share of partners of the same class is called in a study's folder."""
+    return f"same-class-{share:g}-l2-{weight_decay:g}"
+
+
+def tune(study: Study, weight_decays: Sequence[float]) -> Tuned:
+    """Return the weight decay with the best accuracy on train images held out, averaged over seeds; one alone is not tried."""
+    tried = list(dict.fromkeys(weight_decays))
+    if not tried or not all(0 <= value < float("inf") for value in tried):
+        raise ValueError(f"weight decays must be 0 or more, at least one, got {tried}")
+    if len(tried) == 1:
+        return Tuned(tried[0], {}, 0)
+    data = study.data
+    kept, held = hold_out(data.train, len(data.train) // _HELD_OUT, 0)
+    if held is None:
+        raise ValueError(f"there are too few train images to hold some out, got {len(data.train)}")
+    apart = Study(
+        study.baseline,
+        seeds=study.seeds,
+        out=study.folder.out / "tuning",
+        shared_batches=study.shared_batches,
+        device=study.device,
+        watch=study.watch,
+        data=Data(data.name, kept, held, data.classes),
+    )
+    recipes = {f"l2-{value:g}": replace(study.baseline, weight_decay=value) for value in tried}
+    found = apart.run(recipes).predictions
+    accuracies = {value: summary(found[f"l2-{value:g}"])["accuracy"] for value in tried}
+    return Tuned(max(tried, key=lambda value: accuracies[value]), accuracies, len(held))
+
+
+def study_mixup(study: Study, weight_decays: Sequence[float], shares: Sequence[float] = SHARES) -> tuple[Measured, Tuned]:
+    """Train what is missing of a study of mixup, and return what all predict and the weight decay that they have."""
+    tuned = tune(study, weight_decays)
+    return study.run(configurations(study.baseline, tuned.weight_decay, shares)), tuned
+
+
+def mixup_summary(measured: Measured, tuned: Tuned, shares: Sequence[float] = SHARES, *, seed: int = 0) -> dict[str, Any]:
+    """Return the scores beside one another, the curve over the share of the same class, and the margins, as numbers."""
+    decay, several = tuned.weight_decay, measured.predictions
+    table = {BASELINE: BASELINE, "l2": f"l2-{decay:g}", "mixup": f"mixup-{decay:g}"}
+    if 1.0 in shares:
+        table["same_class"] = same_class(1.0, decay)
+    around = intervals(several, seed=seed)
+    curve = [
+        {
+            "share": share,
+            **summary(several[same_class(share, decay)], seed),
+            "instability_interval": list(around[same_class(share, decay)].instability),
+        }
+        for share in shares
+    ]
+    tried = {f"{value:g}": accuracy for value, accuracy in tuned.tried.items()}
+    return {
+        "settings": dict(measured.settings),
+        "seeds": list(measured.seeds),
+        "samples": len(several[BASELINE].labels),
+        "weight_decay": {"chosen": decay, "held_out": tuned.held_out, "accuracy": tried},
+        "scores": {name: summary(several[run], seed) for name, run in table.items()},
+        "same_class": curve,
+        "margins": _margins(measured, decay, [share for share in CORRECTED_AT if share in shares], seed),
+    }
+
+
+def _margins(measured: Measured, decay: float, shares: Sequence[float], seed: int) -> dict[str, Any]:
+    """Return histograms of margins, averaged over seeds: where the baseline's vote is right, is wrong, and is corrected."""
+    several, mean = measured.predictions, {name: own.double().mean(0) for name, own in measured.margins.items()}
+    right = majority(several[BASELINE], seed=seed).classes == several[BASELINE].labels
+    mixed = f"mixup-{decay:g}"
+    found: dict[str, Any] = {"bins": "10 of equal width from 0 to 1, margins averaged over seeds"}
+    for kind, where in (("right", right), ("wrong", ~right)):
+        found[kind] = {"baseline": histogram(mean[BASELINE][where]), "mixup": histogram(mean[mixed][where])}
+    found["corrected"] = []
+    for share in shares:
+        changes = corrected_and_broken(several[same_class(share, decay)], several[BASELINE], seed=seed)
+        own = mean[BASELINE][changes.corrected]
+        found["corrected"].append(
+            {
+                "share": share,
+                "count": len(own),
+                "broken": len(changes.broken),
+                "baseline_accuracy": changes.baseline_on_corrected,
+                "mean_margin": float(own.mean()) if len(own) else None,
+                "histogram": histogram(own),
+            }
+        )
+    wrong = mean[BASELINE][~right]
+    return found | {"mean_margin_of_wrong": float(wrong.mean()) if len(wrong) else None}

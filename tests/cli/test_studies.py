@@ -1,0 +1,86 @@
+"""The commands `outspan compose`, `core` and `mixup`, run as a user runs them."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from outspan.config import read_recipe
+from outspan.data.sets import load
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def few(tmp_path):
+    path, digits = tmp_path / "few.npz", load("digits")
+    arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
+    arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
+    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    return path
+
+
+@pytest.fixture
+def asked(few):
+    return ("--data", few, "--model", "mlp-10", "--seeds", 2, "--set", "epochs=4", "--set", "batch=25")
+
+
+def test_compositions_then_a_core_that_trains(asked, tmp_path, run):
+    out = tmp_path / "m"
+    names = ("--transforms", "rotate, random_crop,rotate")
+    for extra, name, words in (
+        ((), "composition", "one after the other"),
+        (("--additive",), "composition-additive", "blended"),
+    ):
+        said = run("compose", *asked, *names, *extra, "-o", out)
+        assert words in said
+        found = json.loads((out / f"{name}.json").read_text())
+        assert {tuple(pair[end] for end in ("first", "second")) for pair in found["pairs"]} == {
+            ("rotate", "random_crop"), ("random_crop", "rotate"),
+        }  # fmt: skip
+        for first, second in found["edges"]:
+            assert f"{first} → {second}: cuts it by" in said
+        with Image.open(out / f"{name}.png") as image:
+            assert image.format == "PNG"
+    before = sorted((out / "models").iterdir())
+    said = run("core", *asked, *names, "-o", out)
+    assert sorted((out / "models").iterdir()) == before  # all that it needs was there
+    found = json.loads((out / "core.json").read_text())
+    assert "← core" in said
+    recipe = read_recipe(out / "core.toml")
+    assert recipe.transforms == (",".join(found["core"]) or "paper16")
+    assert recipe.data == str(tmp_path / "few.npz")
+    assert "test accuracy" in run("train", out / "core.toml", "-o", tmp_path / "run")
+    assert run("core", *asked, *names, "-o", out) == said
+
+
+def test_mixup_twice_the_same_bytes(asked, tmp_path, run):
+    extra = ("--l2", "1e-3,1e-2", "--shares", "0,1")
+    said = run("mixup", *asked, *extra, "-o", tmp_path / "one")
+    run("mixup", *asked, *extra, "-o", tmp_path / "two")
+    assert (tmp_path / "one" / "mixup.json").read_bytes() == (tmp_path / "two" / "mixup.json").read_bytes()
+    found = json.loads((tmp_path / "one" / "mixup.json").read_text())
+    assert f"weight decay {found['weight_decay']['chosen']:g}" in said
+    assert "and mixup, 100 % same class" in said
+    assert "16 train images held out" in said
+    with Image.open(tmp_path / "one" / "mixup.png") as image:
+        assert image.size == (1650, 1200)
+
+
+def test_refusals(asked, few, tmp_path, run):
+    out = ("-o", tmp_path / "m")
+    assert "at least 2 different transforms, got ['rotate']" in run("compose", *asked, *out, "--transforms", "rotate", code=2)
+    assert "at least 2 different seeds, got [0]" in run("compose", "--data", few, "--seeds", 1, *out, code=2)
+    for command in ("compose", "core"):
+        assert "'mixup' mixes labels" in run(command, *asked, *out, "--transforms", "rotate,mixup", code=2)
+        assert f"{command} sets depth itself" in run(command, *asked, *out, "--set", "depth=2", code=2)
+    assert "mixup sets same_class itself" in run("mixup", *asked, *out, "--set", "same_class=1", code=2)
+    assert "--l2 must be numbers with commas, got '1e-3,x'" in run("mixup", *asked, *out, "--l2", "1e-3,x", code=2)
+    assert "--shares must lie in [0, 1], got 2" in run("mixup", *asked, *out, "--shares", "0,2", code=2)
+    assert not (tmp_path / "m").exists()
+    run("core", *asked, *out, "--transforms", "invert")
+    refused = run("compose", *asked[:-1], "batch=50", *out, code=2)
+    assert "a measure of other settings (batch 25 there, 50 asked)" in refused
+    for command in ("compose", "core", "mixup"):
+        assert f"Example: outspan {command}" in run(command, "--help")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from outspan.policies.plain import Plain as Plain
     from outspan.policies.plain import soft_cross_entropy as soft_cross_entropy
     from outspan.policies.proposals import Proposal as Proposal
+    from outspan.policies.proposals import Schedule as Schedule
     from outspan.policies.proposals import Step as Step
     from outspan.policies.proposals import any_of as any_of
     from outspan.policies.proposals import blend as blend
@@ -39,7 +40,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Plan": "outspan.plan",
     **dict.fromkeys(("Batch", "Plain", "soft_cross_entropy"), "outspan.policies.plain"),
-    **dict.fromkeys(("Proposal", "Step", "any_of", "blend", "sequence", "uniform"), "outspan.policies.proposals"),
+    **dict.fromkeys(("Proposal", "Schedule", "Step", "any_of", "blend", "sequence", "uniform"), "outspan.policies.proposals"),
     **dict.fromkeys(
         ("augmix", "autoaugment", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),
         "outspan.policies.published",
@@ -62,6 +63,7 @@ __all__ = [
     "Plain",
     "Plan",
     "Proposal",
+    "Schedule",
     "Step",
     "Transform",
     "Uncertain",

@@ -44,6 +44,8 @@ class Recipe:
     magnitude: float = 9.0  # of RandAugment
     defaults: str = "none"
     same_class: float = -1.0  # of mixing partners, the share of an image's own class; -1 takes them as they come
+    policy_file: str = ""  # of the policies "fastautoaugment" and "pba"
+    policy_epochs: int = 200  # how long the search took that found a PBA schedule
 
     def __post_init__(self) -> None:
         checks = {
@@ -63,6 +65,7 @@ class Recipe:
             "score": self.score in ("loss", "excess"),
             "score_every": self.score_every >= 1,
             "same_class": self.same_class == -1 or 0 <= self.same_class <= 1,
+            "policy_epochs": self.policy_epochs >= 1,
         }
         for name, holds in checks.items():
             if not holds:

@@ -49,10 +49,31 @@ def test_it_learns_digits(tmp_path):
     assert run.recipe.epochs == 4
 
 
+def published(folder, policy: str) -> dict[str, str]:
+    """Return the recipe's keys for a policy, with a small file for one that is read from a file."""
+    texts = {
+        "fastautoaugment": "[[['Invert', 1.0, 0.5], ['Rotate', 0.5, 1.0]]]",
+        "pba": repr(["1", "1", 1, 1, [10, 5] * 30, [5, 5] * 30]),
+    }
+    if policy not in texts:
+        return {"policy": policy}
+    (folder / "policy.txt").write_text(texts[policy])
+    return {"policy": policy, "policy_file": str(folder / "policy.txt")}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_trains(policy, tmp_path):
-    summary = train(replace(SMALL, policy=policy, epochs=1, defaults="cifar"), out=tmp_path, data=few(40))
+    recipe = replace(SMALL, **published(tmp_path, policy), epochs=1, defaults="cifar")
+    summary = train(recipe, out=tmp_path / "run", data=few(40))
     assert math.isfinite(summary.loss)
+
+
+def test_a_policy_file_that_has_changed_is_another_run(tmp_path):
+    recipe = replace(SMALL, **published(tmp_path, "fastautoaugment"), epochs=1)
+    train(recipe, out=tmp_path / "run", data=few(40))
+    (tmp_path / "policy.txt").write_text("[[['Invert', 1.0, 0.5], ['Rotate', 0.5, 0.9]]]")
+    with pytest.raises(ValueError, match=r"the data has changed since \(policy_file"):
+        train(recipe, out=tmp_path / "run", data=few(40))
 
 
 def test_stopped_after_every_step_it_ends_the_same(tmp_path):

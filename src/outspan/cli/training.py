@@ -21,6 +21,9 @@ def train_command(
     data: Annotated[str | None, typer.Option(help="digits, mnist, cifar10, …, an image folder or an .npz file.")] = None,
     model: Annotated[str | None, typer.Option(help="mlp, convnet, wide_resnet-28-2, …, timm:NAME.")] = None,
     policy: Annotated[str | None, typer.Option(help="none, baseline, random, uncertain, randaugment, …")] = None,
+    policy_file: Annotated[
+        str | None, typer.Option(help="The published file of fastautoaugment or pba; FILE#NAME in code.")
+    ] = None,
     changes: Set = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model first (torch.compile).")] = False,
     graphs: Annotated[bool, typer.Option(help="On a GPU, record the launches of a step and replay them.")] = True,
@@ -34,7 +37,7 @@ def train_command(
     from outspan.config import make_recipe
     from outspan.train.loop import train
 
-    asked = {"data": data, "model": model, "policy": policy}
+    asked = {"data": data, "model": model, "policy": policy, "policy_file": policy_file}
     given = make_recipe(recipe, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
     with training_progress() as on_step:
         summary = train(

@@ -7,9 +7,9 @@ from torch import nn
 
 from outspan.config import Recipe, unknown
 from outspan.data.sets import Data
-from outspan.policies import published
+from outspan.policies import files, published
 from outspan.policies.plain import Plain
-from outspan.policies.proposals import Proposal, Step, blend, over_range, sequence, uniform
+from outspan.policies.proposals import Proposal, Schedule, Step, blend, over_range, sequence, uniform
 from outspan.policies.uncertain import Uncertain
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import PAPER_16, find
@@ -22,9 +22,10 @@ SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 # Which published tables a data set takes; others take CIFAR's.
 _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
+FROM_FILES = ("fastautoaugment", "pba")
 POLICIES = (
     "none", "baseline", "random", "uncertain", "randaugment", "trivialaugment", "uniformaugment", "autoaugment",
-    "augmix", "mixup", "cutmix", "sequence", "blend",
+    "augmix", "mixup", "cutmix", "fastautoaugment", "pba", "sequence", "blend",
 )  # fmt: skip
 
 
@@ -40,6 +41,7 @@ def transforms_of(text: str) -> tuple[str, ...]:
 
 def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) -> Plain | Uncertain:
     """Return the policy of a recipe for a model on a data set."""
+    _check_file(recipe)
     family = _FAMILY.get(data.name, "cifar")
     side = data.train.shape[-1]
     common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}
@@ -57,7 +59,7 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
             classes=len(data.classes),
             **common,
         )
-    proposals: dict[str, Callable[[], Proposal]] = {
+    proposals: dict[str, Callable[[], Proposal | Schedule]] = {
         "none": sequence,
         "random": lambda: _uniform(recipe),
         "sequence": lambda: sequence(*_steps(recipe)),
@@ -70,6 +72,13 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
         "augmix": published.augmix,
         "mixup": published.mixup,
         "cutmix": published.cutmix,
+        "fastautoaugment": lambda: files.fast_autoaugment(recipe.policy_file),
+        "pba": lambda: files.pba(
+            recipe.policy_file,
+            searched=recipe.policy_epochs,
+            epochs=recipe.epochs,
+            epoch_steps=-(-(len(data.train) - recipe.validation) // recipe.batch),
+        ),
     }
     check_policy(recipe.policy)
     return Plain(proposals[recipe.policy](), len(data.classes), **common, same_class=recipe.same_class)
@@ -82,6 +91,13 @@ def _uniform(recipe: Recipe) -> Proposal:
 def _steps(recipe: Recipe) -> list[Step]:
     """Return the transforms of a recipe in their order, each as `uniform` would apply it."""
     return [over_range(name, recipe.probability) for name in transforms_of(recipe.transforms)]
+
+
+def _check_file(recipe: Recipe) -> None:
+    if recipe.policy in FROM_FILES and not recipe.policy_file:
+        raise ValueError(f"policy {recipe.policy!r} needs policy_file, the file that its authors publish")
+    if recipe.policy_file and recipe.policy not in FROM_FILES:
+        raise ValueError(f"policy_file is for {' and '.join(FROM_FILES)}, got it with policy {recipe.policy!r}")
 
 
 def check_policy(name: str) -> None:

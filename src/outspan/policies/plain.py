@@ -9,7 +9,7 @@ from torch import Tensor
 from outspan import rng
 from outspan.plan import Plan
 from outspan.policies.partners import check_same_class, partners_by_class
-from outspan.policies.proposals import Proposal, draw_together
+from outspan.policies.proposals import Proposal, Schedule, draw_together
 from outspan.policies.published import DEFAULTS
 from outspan.shapes import Float32, Images, Int64, Normalized, Num
 from outspan.transforms.apply import apply
@@ -37,7 +37,7 @@ class Batch:
 class Plain:
     """Apply what is proposed, then the default transforms: `policy(images, labels, step=step)`."""
 
-    propose: Proposal
+    propose: Proposal | Schedule
     classes: int
     defaults: str | Proposal = "none"
     normalize: Normalize | None = None  # None scales bytes to [0, 1]
@@ -75,21 +75,23 @@ def find_defaults(defaults: str | Proposal) -> Proposal:
     return DEFAULTS[defaults]
 
 
-def draw(propose: Proposal, defaults: str | Proposal, size: int, *, seed: int, step: int, candidates: int = 1) -> Plan:
+def draw(
+    propose: Proposal | Schedule, defaults: str | Proposal, size: int, *, seed: int, step: int, candidates: int = 1
+) -> Plan:
     """Draw the plan of a step: what is proposed, then the defaults."""
-    plan = propose(size, rng=rng.generator(seed, "augment", step), candidates=candidates)
-    if defaults == "none":
-        return plan
-    after = find_defaults(defaults)(size, rng=rng.generator(seed, "defaults", step), candidates=candidates)
-    return plan.then(after) if after.ops.numel() else plan
+    return draw_several(propose, defaults, size, seeds=[seed], step=step, candidates=candidates)
 
 
-def draw_several(propose: Proposal, defaults: str | Proposal, size: int, *, seeds: Sequence[int], step: int) -> Plan:
+def draw_several(
+    propose: Proposal | Schedule, defaults: str | Proposal, size: int, *, seeds: Sequence[int], step: int, candidates: int = 1
+) -> Plan:
     """Draw the plans of a step of several seeds as one; their batches lie one after another."""
-    plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds])
+    propose = propose.at(step) if isinstance(propose, Schedule) else propose
+    plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds], candidates)
     if defaults == "none":
         return plan
-    after = draw_together(find_defaults(defaults), size, [rng.generator(seed, "defaults", step) for seed in seeds])
+    generators = [rng.generator(seed, "defaults", step) for seed in seeds]
+    after = draw_together(find_defaults(defaults), size, generators, candidates)
     return plan.then(after) if after.ops.numel() else plan
 
 

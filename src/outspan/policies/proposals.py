@@ -1,5 +1,6 @@
 """Proposals: functions of a batch size and a generator that draw a plan."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -41,7 +42,20 @@ class Step:
             raise ValueError(f"bins must be 0 or at least 2, got {self.bins}")
 
 
-Pick = Callable[[np.ndarray], np.ndarray]  # 20 random bits a step, uint64 [rows, depth] -> which option, intp
+@dataclass(frozen=True)
+class Schedule:
+    """Proposals that take turns over a run: each until its step, the last for ever."""
+
+    proposals: tuple[Proposal, ...]
+    ends: tuple[int, ...]  # of all but the last, in order
+
+    def at(self, step: int) -> Proposal:
+        """Return the proposal of a step."""
+        return self.proposals[bisect_right(self.ends, step)]
+
+
+# 20 random bits a step, uint64 [rows, depth], and where more come from -> which option, intp
+Pick = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 
 def propose(options: Sequence[Step], depth: int, pick: Pick) -> Proposal:
@@ -74,8 +88,9 @@ class _Picked:
             return _nothing(size * len(generators), candidates)
         rows = size * candidates
         # One number a step: 20 bits choose, 24 are the level, 19 decide whether, 1 the direction.
-        bits = np.concatenate([rng.bit_generator.random_raw((rows, self.depth)) for rng in generators])
-        option = self.pick(bits >> np.uint64(44))
+        drawn = [rng.bit_generator.random_raw((rows, self.depth)) for rng in generators]
+        option = np.concatenate([self.pick(raw >> np.uint64(44), rng) for raw, rng in zip(drawn, generators, strict=True)])
+        bits = np.concatenate(drawn)
         share = (bits >> np.uint64(20) & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)
         if self.bins.any():
             count = self.bins.take(option)
@@ -113,11 +128,11 @@ class _Picked:
             yield at + i * rows * self.depth, i * rows, rng
 
 
-def draw_together(draw: Proposal, size: int, generators: Sequence[np.random.Generator]) -> Plan:
+def draw_together(draw: Proposal, size: int, generators: Sequence[np.random.Generator], candidates: int = 1) -> Plan:
     """Return one plan for a batch of each generator; their images lie one batch after another."""
     if isinstance(draw, _Picked):
-        return draw.together(size, generators)
-    return side_by_side([draw(size, rng=rng) for rng in generators], size)
+        return draw.together(size, generators, candidates)
+    return side_by_side([draw(size, rng=rng, candidates=candidates) for rng in generators], size)
 
 
 def side_by_side(plans: Sequence[Plan], size: int) -> Plan:
@@ -132,14 +147,14 @@ def side_by_side(plans: Sequence[Plan], size: int) -> Plan:
 def sequence(*steps: Step) -> Proposal:
     """Give every row these steps in order."""
     order = np.arange(len(steps))
-    return propose(steps, len(steps), lambda bits: np.broadcast_to(order, bits.shape))
+    return propose(steps, len(steps), lambda bits, _: np.broadcast_to(order, bits.shape))
 
 
 def any_of(options: Sequence[Step], depth: int, *, replacement: bool = True) -> Proposal:
     """Give every row `depth` of the options, each alike; without replacement they are distinct."""
     if depth < 0 or (depth > len(options) and not replacement) or (depth and not options):
         raise ValueError(f"depth must lie in [0, {len(options)}], the number of transforms, got {depth}")
-    return propose(options, depth, lambda bits: _choose(bits, len(options), replacement))
+    return propose(options, depth, lambda bits, _: _choose(bits, len(options), replacement))
 
 
 def uniform(

@@ -67,7 +67,7 @@ def autoaugment(data: str = "cifar") -> Proposal:
     options = [step for pair in pairs for step in pair]
     count = np.uint64(len(pairs))
 
-    def pick(bits: np.ndarray) -> np.ndarray:
+    def pick(bits: np.ndarray, _: np.random.Generator) -> np.ndarray:
         pair = (bits[:, :1] * count >> np.uint64(20)).astype(np.intp)
         return 2 * pair + np.arange(2)
 

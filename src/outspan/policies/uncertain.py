@@ -12,7 +12,7 @@ from outspan import rng
 from outspan.kernels import send
 from outspan.plan import Plan
 from outspan.policies.plain import Batch, draw, execute, find_defaults, soft_cross_entropy
-from outspan.policies.proposals import Proposal
+from outspan.policies.proposals import Proposal, Schedule
 from outspan.shapes import Float32, Images, Int64, Num
 from outspan.transforms.labels import mix_labels
 from outspan.transforms.normalize import Normalize
@@ -29,7 +29,7 @@ class Uncertain:
     """
 
     model: nn.Module
-    propose: Proposal
+    propose: Proposal | Schedule
     candidates: int = 4
     keep: int = 1
     select: str | float = "max"

@@ -1,5 +1,6 @@
 """The one loop. Starting and resuming are one call: it is a function of the recipe, the state and the step."""
 
+import hashlib
 import math
 import os
 import time
@@ -122,7 +123,9 @@ def train(
         setting = {"compiled": compile, "deterministic": deterministic}
         setting["graphs"] = graphs and device.type == "cuda"
         if data is None and recipe.data not in SETS:  # the run must find it from any folder
-            recipe = replace(recipe, data=str(Path(recipe.data).resolve()) if Path(recipe.data).exists() else recipe.data)
+            recipe = replace(recipe, data=_from_anywhere(recipe.data))
+        file, mark, part = recipe.policy_file.partition("#")
+        recipe = replace(recipe, policy_file=_from_anywhere(file) + mark + part)
         run = _Run(recipe, out, device, data, setting)
         return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
 
@@ -141,6 +144,8 @@ class _Run:
         self.state = _start(recipe, split.shape, len(self.data.classes), device)
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
         self.about |= {"mean": list(mean), "std": list(std)}
+        if recipe.policy_file:
+            self.about["policy_file"] = _digest(recipe.policy_file)
         self.setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, **setting}
         out.mkdir(parents=True, exist_ok=True)
         found = checkpoint.load(out)
@@ -212,6 +217,17 @@ class _Run:
         meta = {"recipe": asdict(self.recipe), "data": self.about, "setting": self.setting, **state.meta()}
         checkpoint.save(self.out, state.step, tensors, meta)
         write_lines(self.out / "metrics.jsonl", state.metrics)
+
+
+def _from_anywhere(name: str) -> str:
+    """Return the whole path of a file or folder; other names as they are."""
+    return str(Path(name).resolve()) if name and Path(name).exists() else name
+
+
+def _digest(name: str) -> str:
+    """Return what tells a file from a changed one, "" where there is none."""
+    path = Path(name.partition("#")[0])
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 @contextmanager

@@ -1,0 +1,228 @@
+"""Published policy files: the numbers that their authors' code would use, written out by hand; and what is refused."""
+
+import json
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outspan import TRANSFORMS, Plain, Plan, rng
+from outspan.config import Recipe
+from outspan.data.sets import load
+from outspan.policies.files import FAST_AUTOAUGMENT, PBA, fast_autoaugment, pba
+from outspan.policies.named import build_policy
+from outspan.policies.plain import draw
+from outspan.transforms.normalize import Normalize
+
+
+def magnitudes(plan: Plan) -> dict[str, set[float]]:
+    found: dict[str, set[float]] = {}
+    for op, level in zip(plan.ops.flatten().tolist(), plan.levels.flatten().tolist(), strict=True):
+        if op >= 0:
+            transform = TRANSFORMS[plan.names[op]]
+            found.setdefault(plan.names[op], set()).add(round(transform.rest + transform.span * level, 4))
+    return found
+
+
+def write(path, value) -> str:
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return str(path)
+
+
+def test_fast_autoaugments_levels_are_shares_of_its_ranges(tmp_path):
+    """The share l of [low, high] is low + l (high - low); geometric ones go either way; whole bits are cut off."""
+    pairs = [
+        [["ShearX", 1.0, 0.9], ["TranslateY", 1.0, 0.0]],
+        [["Rotate", 1.0, 0.25], ["Solarize", 1.0, 0.25]],
+        [["Posterize", 1.0, 0.7], ["Contrast", 1.0, 0.0]],
+        [["Cutout", 1.0, 0.5], ["Sharpness", 1.0, 1.0]],
+        [["Invert", 1.0, 0.3], ["Posterize", 1.0, 1.0]],
+    ]
+    found = magnitudes(fast_autoaugment(write(tmp_path / "p.json", pairs))(4000, rng=rng.generator(0)))
+    assert found == {
+        "shear_x": {0.24, -0.24},
+        "translate_y": {0.45, -0.45},
+        "rotate": {15.0, -15.0},
+        "solarize": {64.0},
+        "posterize": {6.0, 8.0},  # 4 + 4·0.7 = 6.8 bits
+        "contrast": {0.1},
+        "sharpness": {1.9},
+        "cutout": {0.1},
+        "invert": {0.0},
+    }
+
+
+def test_fast_autoaugment_takes_a_pair_an_image_and_each_with_its_probability(tmp_path):
+    pairs = [[["Invert", 0.25, 0.5], ["Equalize", 1.0, 0.5]], [["AutoContrast", 1.0, 0.5], ["Color", 0.0, 0.5]]]
+    plan = fast_autoaugment(write(tmp_path / "p.json", pairs))(20_000, rng=rng.generator(0))
+    kinds = Counter(tuple(plan.names[op] if op >= 0 else "" for op in row) for row in plan.ops.tolist())
+    assert set(kinds) == {("invert", "equalize"), ("", "equalize"), ("auto_contrast", "")}
+    assert kinds["auto_contrast", ""] == pytest.approx(10_000, abs=5 * 71)
+    assert kinds["invert", "equalize"] == pytest.approx(2500, abs=5 * 47)
+
+
+def test_a_list_is_read_as_json_as_python_and_out_of_published_code(tmp_path):
+    literal = "[[('Invert', 1.0, 0.5), ('Rotate', 0.5, 1.0)]]"
+    code = f"import nothing\n\ndef first():\n    return None\n\ndef found():\n    p = {literal}\n    return p\n"
+    files = [
+        write(tmp_path / "a.json", [[["Invert", 1.0, 0.5], ["Rotate", 0.5, 1.0]]]),
+        write(tmp_path / "b.txt", literal),
+        write(tmp_path / "c.py", code) + "#found",
+    ]
+    plans = [fast_autoaugment(file)(50, rng=rng.generator(0)).to_json() for file in files]
+    assert plans[0] == plans[1] == plans[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[\n[["Invert", 0.5, 0.5]]\n]', "line 2: a pair has 2 operations, got 1"),
+        ('[\n[["Invert", 0.5, 0.5],\n["Turn", 0.5, 0.5]]\n]', "line 3: unknown operation 'Turn', did you mean"),
+        ('[[["Invert", 1.5, 0.5], ["Invert", 0.5, 0.5]]]', r"line 1: the probability of Invert .* \[0, 1\], got 1.5"),
+        ('[[["Invert", 1, -0.5], ["Invert", 0.5, 0.5]]]', r"line 1: the level of Invert must be a number .* got -0.5"),
+        ('[[["Invert", 1, null], ["Invert", 0.5, 0.5]]]', "line 1: expected a name or a number, got 'null'"),
+        ('[[["Invert", 1], ["Invert", 0.5, 0.5]]]', r"line 1: an operation is \[name, probability, level\], got 2 parts"),
+        ('[[[1, 1, 1], ["Invert", 0.5, 0.5]]]', "line 1: an operation begins with its name, got 1"),
+        ("[", r"line 1: not a list as Python or JSON writes it"),
+        ("[]", "line 1: the list is empty"),
+        ("{}", "line 1: expected a list of pairs"),
+        ("def found():\n    return 1\n", r"not one list; name a function, FILE#NAME \(there are: found\)"),
+        ("['9', '8', 11, 12, [0], [0]]\n['9', '8', 11, 12, [0], [0]]", "not one list"),
+        ("\0", "not a list"),
+        ("(" * 5000, "not a list"),
+    ],
+)
+def test_what_is_not_fast_autoaugments_is_refused_with_its_line(text, message, tmp_path):
+    with pytest.raises(ValueError, match=message) as raised:
+        fast_autoaugment(write(tmp_path / "p", text))
+    assert str(tmp_path / "p") in str(raised.value)
+
+
+def policy(**given: tuple[int, int]) -> list[int]:
+    """Return a policy's numbers: a probability and a magnitude of 10 for a transform's first place, 0 for all others."""
+    return [number for name in PBA for number in given.get(name, (0, 0))] + [0] * 30
+
+
+def change(before, after, *, epoch, trial="1", clone="1") -> str:
+    return repr([trial, clone, epoch, epoch, before, after])
+
+
+def schedule(path, lines, **run: int):
+    return pba(write(path, "\n".join(lines) + "\n"), **{"searched": 10, "epochs": 10, "epoch_steps": 1, **run})
+
+
+def test_pbas_magnitudes_are_tenths_of_its_ranges(tmp_path):
+    numbers = policy(rotate=(10, 7), solarize=(10, 3), translate_x=(10, 9), color=(10, 2), cutout=(10, 4), posterize=(10, 6))
+    found = magnitudes(schedule(tmp_path / "s", [change(numbers, numbers, epoch=1)]).at(0)(9000, rng=rng.generator(0)))
+    del found["identity"]
+    assert found == {
+        "rotate": {21.0, -21.0},
+        "solarize": {256.0 - 76},
+        "translate_x": {0.2812, -0.2812},  # 9 of 32 pixels
+        "color": {0.46},  # 0.1 + 1.8·0.2
+        "cutout": {0.25},  # 8 of 32 pixels
+        "posterize": {2.0},
+    }
+
+
+def test_pba_applies_none_one_or_two_in_random_order(tmp_path):
+    sure = policy(invert=(10, 0), equalize=(10, 0), auto_contrast=(10, 0))
+    plan = schedule(tmp_path / "s", [change(sure, sure, epoch=1)]).at(0)(20_000, rng=rng.generator(0))
+    idle = plan.names.index("identity")
+    counts = Counter((row != idle).sum().item() for row in plan.ops)
+    for count, share in ((0, 0.2), (1, 0.3), (2, 0.5)):
+        assert counts[count] / 20_000 == pytest.approx(share, abs=0.02)
+    pairs = Counter(tuple(row) for row in plan.ops.tolist() if idle not in row)
+    assert len(pairs) == 6  # both orders of three pairs
+    assert max(pairs.values()) < 1.2 * min(pairs.values())
+    rare = policy(invert=(3, 0))
+    plan = schedule(tmp_path / "s", [change(rare, rare, epoch=1)]).at(0)(20_000, rng=rng.generator(0))
+    assert (plan.ops == plan.names.index("invert")).double().sum() / 20_000 == pytest.approx(0.8 * 0.3, abs=0.02)
+
+
+def test_a_schedule_is_stretched_over_the_run(tmp_path):
+    """Searched for 10 epochs with changes at 2 and 5: over 20 epochs of 3 steps they come at steps 12 and 30."""
+    one, two, three = policy(invert=(10, 0)), policy(equalize=(10, 0)), policy(smooth=(0, 0), cutout=(10, 5))
+    lines = [change(one, two, epoch=2), change({"hp_policy": two}, {"hp_policy": three}, epoch=5)]
+    found = schedule(tmp_path / "s", lines, epochs=20, epoch_steps=3)
+    assert found.ends == (12, 30)
+
+    def used(step: int) -> set[str]:
+        plan = draw(found, "none", 200, seed=0, step=step)
+        return {plan.names[op] for op in plan.ops.unique().tolist()} - {"identity"}
+
+    expected = {0: "invert", 11: "invert", 12: "equalize", 29: "equalize", 30: "cutout", 10_000: "cutout"}
+    assert {step: used(step) for step in expected} == {step: {name} for step, name in expected.items()}
+
+
+def test_lines_of_other_trials_at_the_beginning_of_a_log_are_left_out(tmp_path):
+    one, two = policy(invert=(10, 0)), policy(equalize=(10, 0))
+    lines = [change(two, two, epoch=9, trial="7", clone="3"), change(one, two, epoch=4, trial="1", clone="2")]
+    assert schedule(tmp_path / "s", lines).ends == (4,)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["nothing"], "line 1: not a list as Python writes it"),
+        ([change(policy(), policy(), epoch=1), "[1, 2]"], r"line 2: a line is \[trial, clone"),
+        ([change([1, 2], policy(), epoch=1)], "line 1: a policy is 60 whole numbers, got 2 numbers"),
+        ([change({"lr": 1}, policy(), epoch=1)], "line 1: a policy is 60 whole numbers, got None"),
+        ([change([11] * 60, policy(), epoch=1)], "line 1: .* whole numbers from 0 to 10"),
+        ([change(policy(), policy(), epoch="1")], "line 1: the clone's epoch must be a whole number, got '1'"),
+        (
+            [change(policy(), policy(), epoch=5), change(policy(), policy(), epoch=4)],
+            r"line 2: the epoch must lie in \[5, 10\]",
+        ),
+        ([change(policy(), policy(), epoch=11)], r"line 1: the epoch must lie in \[0, 10\].* got 11"),
+        ([""], "no lines"),
+    ],
+)
+def test_what_is_not_a_pba_schedule_is_refused_with_its_line(lines, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        schedule(tmp_path / "s", lines)
+
+
+@pytest.mark.parametrize("read", [fast_autoaugment, lambda file: pba(file, searched=10, epochs=10, epoch_steps=1)])
+def test_files_that_are_no_text_are_refused(read, tmp_path):
+    for data, message in ((b"\xff\xfe\x00", "not text"), (b" " * (2 << 20), "more than 1,048,576 bytes")):
+        (tmp_path / "p").write_bytes(data)
+        with pytest.raises(ValueError, match=message):
+            read(str(tmp_path / "p"))
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(ValueError, match=r"No such file|directory"):
+            read(str(path))
+
+
+@given(text=st.text(max_size=60))
+def test_any_text_is_a_policy_or_a_value_error(text, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "any"
+    path.write_text(text, encoding="utf-8", errors="replace", newline="")
+    for read in (fast_autoaugment, lambda file: pba(file, searched=10, epochs=10, epoch_steps=1)):
+        with pytest.raises(ValueError, match="any"):
+            read(str(path))
+
+
+def test_a_recipe_names_its_file_and_only_where_one_is_read(tmp_path):
+    data, last = load("digits"), Normalize((0.5,), (0.2,))
+
+    def build(**values: str):
+        return build_policy(Recipe(model="mlp", **values), torch.nn.Identity(), data, last)
+
+    file = write(tmp_path / "p.json", [[["Invert", 1.0, 0.5], ["Rotate", 0.5, 1.0]]])
+    assert isinstance(build(policy="fastautoaugment", policy_file=file), Plain)
+    with pytest.raises(ValueError, match="policy 'pba' needs policy_file"):
+        build(policy="pba")
+    with pytest.raises(ValueError, match="policy_file is for fastautoaugment and pba, got it with policy 'random'"):
+        build(policy="random", policy_file=file)
+
+
+def test_every_level_of_both_formats_is_one_that_our_transforms_take(tmp_path):
+    shares = [k / 20 for k in range(21)]
+    pairs = [[[name, 1, share], [name, 1, 1 - share]] for name in FAST_AUTOAUGMENT for share in shares]
+    fast_autoaugment(write(tmp_path / "p.json", pairs))
+    for magnitude in range(11):
+        numbers = [10, magnitude] * 30
+        schedule(tmp_path / "s", [change(numbers, numbers, epoch=1)])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outspan import rng as rng
     from outspan.plan import Plan as Plan
+    from outspan.policies.adversarial import Adversarial as Adversarial
     from outspan.policies.plain import Batch as Batch
     from outspan.policies.plain import Plain as Plain
     from outspan.policies.plain import soft_cross_entropy as soft_cross_entropy
@@ -45,6 +46,7 @@ _HOMES = {
         ("augmix", "autoaugment", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),
         "outspan.policies.published",
     ),
+    "Adversarial": "outspan.policies.adversarial",
     "Uncertain": "outspan.policies.uncertain",
     "apply": "outspan.transforms.apply",
     "mix_labels": "outspan.transforms.labels",
@@ -58,6 +60,7 @@ _HOMES = {
 __all__ = [
     "PAPER_16",
     "TRANSFORMS",
+    "Adversarial",
     "Batch",
     "Normalize",
     "Plain",

@@ -44,6 +44,10 @@ class Recipe:
     magnitude: float = 9.0  # of RandAugment
     defaults: str = "none"
     same_class: float = -1.0  # of mixing partners, the share of an image's own class; -1 takes them as they come
+    adversaries: int = 8  # policies an image, of "adversarial"
+    subpolicies: int = 5  # pairs of operations in each
+    controller_lr: float = 0.00035
+    entropy: float = 1e-5  # how much the controller is kept from making up its mind
     policy_file: str = ""  # of the policies "fastautoaugment" and "pba"
     policy_epochs: int = 200  # how long the search took that found a PBA schedule
 
@@ -65,6 +69,10 @@ class Recipe:
             "score": self.score in ("loss", "excess"),
             "score_every": self.score_every >= 1,
             "same_class": self.same_class == -1 or 0 <= self.same_class <= 1,
+            "adversaries": self.adversaries >= 2,
+            "subpolicies": self.subpolicies >= 1,
+            "controller_lr": 0 < self.controller_lr <= 1e6,
+            "entropy": 0 <= self.entropy < float("inf"),
             "policy_epochs": self.policy_epochs >= 1,
         }
         for name, holds in checks.items():

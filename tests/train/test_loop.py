@@ -104,6 +104,21 @@ def test_noise_inside_a_model_is_the_same_after_a_stop(model, tmp_path):
     assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
 
 
+def test_the_adversary_is_the_same_after_every_stop(tmp_path):
+    """12 steps, three rounds of the controller, stopped after each."""
+    recipe = replace(SMALL, policy="adversarial", adversaries=3, controller_lr=0.05, model="convnet", defaults="cifar")
+    train(recipe, out=tmp_path / "whole", data=few(80))
+    while True:
+        try:
+            train(recipe, out=tmp_path / "parts", data=few(80), on_step=lambda progress: True)
+            break
+        except Stopped:
+            continue
+    whole = final(tmp_path / "whole")
+    assert equal(whole, final(tmp_path / "parts"))
+    assert int(whole[0]["policy.adam.step.lstm.weight_hh"]) == 3
+
+
 def test_every_chosen_image_is_counted(tmp_path):
     train(replace(SMALL, policy="uncertain", keep=2, epochs=2), out=tmp_path, data=few())
     for epoch, line in enumerate(compositions.read(tmp_path)):

@@ -17,7 +17,7 @@ from outspan.config import Recipe, differing
 from outspan.data.sets import Data, load
 from outspan.plan import Plan
 from outspan.policies.named import build_policy
-from outspan.policies.plain import Plain, execute, soft_cross_entropy
+from outspan.policies.plain import Plain, execute
 from outspan.shapes import Float32, Normalized, Num
 from outspan.train import Stopped, checkpoint
 from outspan.train.graphs import Learner
@@ -124,7 +124,7 @@ class _Together:
         self.last = Normalize(*data.train.statistics(), torch.bfloat16 if on_gpu else torch.float32)
         self.model = Ensemble([initial(recipe, data.train.shape, self.classes) for recipe in members]).to(device)
         self.optimizer = make_optimizer(self.recipe, [*self.model.weights], [*self.model.biases], on_gpu=on_gpu)
-        self.learn = Learner(self.model, self.recipe.label_smoothing, graphs=on_gpu, losses=self._losses)
+        self.learn = Learner(self.model, self.recipe.label_smoothing, graphs=on_gpu, forward=self.model.each)
         drawn = [recipe if shared is None else replace(recipe, seed=shared) for recipe in members]
         self.orders = list(dict.fromkeys(recipe.seed for recipe in drawn))
         self.groups: list[_Group] = []
@@ -180,7 +180,7 @@ class _Together:
             inputs, targets = (inputs[0].expand(len(reads), -1, -1) if drawn == 1 else inputs[reads]), targets[reads]
         for group in self.optimizer.param_groups:
             group["lr"] = lr_at(self.recipe, self.step, self.steps)
-        losses = self.learn(inputs, targets)
+        losses = self.learn(inputs, targets).mean(1)
         if self.recipe.clip:
             self._clip()
         self.optimizer.step()
@@ -197,12 +197,6 @@ class _Together:
                 plan = replace(plan, source=lie[plan.source // size] * size + plan.source % size)
             plans.append(plan)
         return plans[0] if len(plans) == 1 else Plan.cat(plans)
-
-    def _losses(self, inputs: Tensor, targets: Tensor) -> Float32[Tensor, " members"]:
-        """Return each member's mean loss: the gradient of their sum is, for each, that of its own."""
-        logits = self.model.each(inputs).float()
-        flat = logits.flatten(0, 1), targets.flatten(0, 1)
-        return soft_cross_entropy(*flat, reduction="none").view(targets.shape[:2]).mean(1)
 
     def _clip(self) -> None:
         """Bound the norm of each member's own gradient, as `clip_grad_norm_` does a model's."""

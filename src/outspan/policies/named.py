@@ -8,6 +8,7 @@ from torch import nn
 from outspan.config import Recipe, unknown
 from outspan.data.sets import Data
 from outspan.policies import files, published
+from outspan.policies.adversarial import Adversarial
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import Proposal, Schedule, Step, blend, over_range, sequence, uniform
 from outspan.policies.uncertain import Uncertain
@@ -25,7 +26,8 @@ _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 FROM_FILES = ("fastautoaugment", "pba")
 POLICIES = (
     "none", "baseline", "random", "uncertain", "randaugment", "trivialaugment", "uniformaugment", "autoaugment",
-    "augmix", "mixup", "cutmix", "fastautoaugment", "pba", "sequence", "blend",
+    "augmix", "mixup", "cutmix", "fastautoaugment", "pba", "adversarial",
+    "sequence", "blend",
 )  # fmt: skip
 
 
@@ -39,15 +41,16 @@ def transforms_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) -> Plain | Uncertain:
+def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) -> Plain | Uncertain | Adversarial:
     """Return the policy of a recipe for a model on a data set."""
     _check_file(recipe)
     family = _FAMILY.get(data.name, "cifar")
     side = data.train.shape[-1]
+    epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
     common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}
+    if recipe.same_class != -1 and recipe.policy in ("uncertain", "adversarial"):
+        raise ValueError(f"same_class is for policies that do not choose, got the policy {recipe.policy!r}")
     if recipe.policy == "uncertain":
-        if recipe.same_class != -1:
-            raise ValueError("same_class is for policies that do not choose, got the policy 'uncertain'")
         return Uncertain(
             model,
             _uniform(recipe),
@@ -57,6 +60,16 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
             score=recipe.score,
             score_every=recipe.score_every,
             classes=len(data.classes),
+            **common,
+        )
+    if recipe.policy == "adversarial":
+        return Adversarial(
+            len(data.classes),
+            epoch_steps,
+            policies=recipe.adversaries,
+            subpolicies=recipe.subpolicies,
+            lr=recipe.controller_lr,
+            entropy=recipe.entropy,
             **common,
         )
     proposals: dict[str, Callable[[], Proposal | Schedule]] = {
@@ -77,7 +90,7 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
             recipe.policy_file,
             searched=recipe.policy_epochs,
             epochs=recipe.epochs,
-            epoch_steps=-(-(len(data.train) - recipe.validation) // recipe.batch),
+            epoch_steps=epoch_steps,
         ),
     }
     check_policy(recipe.policy)

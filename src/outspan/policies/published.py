@@ -76,11 +76,15 @@ def autoaugment(data: str = "cifar") -> Proposal:
 
 def _published(name: str, probability: str, magnitude: str = "0") -> Step:
     """Read "rotate 0.7 2": with probability 0.7 at 2 of 9 of its range."""
-    share = float(magnitude) / 9
+    return at_share(name, float(magnitude) / 9, float(probability))
+
+
+def at_share(name: str, share: float, probability: float = 1.0) -> Step:
+    """Return a transform at a share of AutoAugment's range."""
     if name in ("brightness", "color", "contrast", "sharpness"):  # from 0.1 to 1.9: one direction, the identity halfway
-        return Step(name, 2 * share - 1, 2 * share - 1, float(probability))
-    level = RANDAUGMENT.get(name, 0.0) * share
-    return Step(name, level, level, float(probability), mirrored=TRANSFORMS[name].signed)
+        return Step(name, 2 * share - 1, 2 * share - 1, probability)
+    reach = 2 * 60 / 331 if name == "cutout" else RANDAUGMENT.get(name, 0.0)
+    return Step(name, reach * share, reach * share, probability, mirrored=TRANSFORMS[name].signed)
 
 
 def mixup(alpha: float = 1.0) -> Proposal:

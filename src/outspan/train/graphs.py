@@ -55,18 +55,15 @@ def _key(inputs: tuple[Tensor, ...]) -> Any:
 
 
 class Learner:
-    """Forward and backward: `learner(images, targets)` returns the loss and leaves the gradients on the parameters."""
+    """Forward and backward: `learner(images, targets)` returns every image's loss, and leaves the mean's gradients behind.
+
+    Where `forward` gives the logits of several models, [models, B, classes], it is the mean of each.
+    """
 
     def __init__(
-        self,
-        model: nn.Module,
-        label_smoothing: float,
-        *,
-        graphs: bool,
-        losses: Callable[[Tensor, Tensor], Tensor] | None = None,
+        self, model: nn.Module, label_smoothing: float, *, graphs: bool, forward: Callable[[Tensor], Tensor] | None = None
     ) -> None:
-        self.model, self.label_smoothing = model, label_smoothing
-        self.losses = losses or self._mean  # several models in one have a loss each
+        self.model, self.label_smoothing, self.forward = model, label_smoothing, forward or model
         self.parameters = list(model.parameters())
         self.recorded = Recorded(self._learn, lambda: [p.grad for p in self.parameters]) if graphs else None
 
@@ -79,10 +76,10 @@ class Learner:
             for buffer, before in zip(self.model.buffers(), buffers, strict=True):
                 buffer.copy_(before)
             torch.cuda.set_rng_state(drawn)
-        loss, gradients = self.recorded(images, targets)
+        losses, gradients = self.recorded(images, targets)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
-        return loss.clone()
+        return losses.clone()
 
     def _learn(self, images: Tensor, targets: Tensor) -> Tensor:
         targets = smooth(targets, self.label_smoothing)
@@ -91,12 +88,11 @@ class Learner:
         device = images.device.type
         # A cast that was remembered from before a recording would be replayed for ever: none is remembered.
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
-            loss = self.losses(images, targets)
-        loss.sum().backward()
-        return loss.detach()
-
-    def _mean(self, images: Tensor, targets: Tensor) -> Tensor:
-        return soft_cross_entropy(self.model(images).float(), targets)
+            logits = self.forward(images)
+        losses = soft_cross_entropy(logits.float().flatten(0, -2), targets.flatten(0, -2), reduction="none")
+        losses = losses.view(targets.shape[:-1])
+        losses.mean(-1).sum().backward()
+        return losses.detach()
 
 
 class Replayed(nn.Module):

@@ -20,6 +20,7 @@ from outspan.data.sets import SETS, Data, load
 from outspan.data.splits import Files, Split
 from outspan.files import write_lines
 from outspan.plan import Plan
+from outspan.policies.adversarial import Learns
 from outspan.policies.named import build_policy
 from outspan.policies.plain import Batch
 from outspan.train import Stopped, checkpoint, compositions
@@ -81,8 +82,8 @@ class _Unread:
         self.steps: list[tuple[Tensor, Plan, Tensor | None, Tensor | None]] = []
         self.last = math.nan
 
-    def add(self, state: _State, loss: Tensor, batch: Batch) -> None:
-        self.steps.append((loss, batch.drawn, batch.chosen, batch.losses))
+    def add(self, state: _State, losses: Tensor, batch: Batch) -> None:
+        self.steps.append((losses.mean(), batch.drawn, batch.chosen, batch.losses))
         if len(self.steps) >= self.limit:
             self.read(state)
 
@@ -158,6 +159,9 @@ class _Run:
         self.policy = build_policy(recipe, Replayed(model) if setting["graphs"] else model, self.data, self.last)
         # Not the compiled one: that would compile once more, for longer than it saves.
         self.judge = Replayed(self.state.model) if setting["graphs"] else self.state.model
+        self.learns = self.policy if isinstance(self.policy, Learns) else None
+        if found is not None and self.learns is not None:
+            self.learns.restore({k.removeprefix("policy."): v for k, v in found[0].items() if k.startswith("policy.")})
         self.unread = _Unread(recipe.depth, device)
         self.epoch_steps = -(-len(split) // recipe.batch)
         self.steps = recipe.epochs * self.epoch_steps
@@ -173,9 +177,11 @@ class _Run:
             order = torch.from_numpy(rng.generator(recipe.seed, "order", epoch).permutation(len(self.split)))
             for images, labels in self.split.batches(order.split(recipe.batch)[at:], self.device):
                 batch = self.policy(images, labels, step=state.step)
-                loss = _step(state, self.learn, recipe, batch, lr_at(recipe, state.step, self.steps))
+                losses = _step(state, self.learn, recipe, batch, lr_at(recipe, state.step, self.steps))
+                if self.learns is not None:
+                    self.learns.learn(losses, step=state.step)
                 state.step += 1
-                self.unread.add(state, loss, batch)
+                self.unread.add(state, losses, batch)
                 if state.step == (epoch + 1) * self.epoch_steps:
                     self.end_epoch(epoch, writer)
                 if state.step == self.steps or time.perf_counter() - self.saved >= save_every:
@@ -212,6 +218,8 @@ class _Run:
         self.saved = time.perf_counter()
         state.seconds = self.before + self.saved - self.began
         tensors = state.tensors()
+        if self.learns is not None:
+            tensors |= {f"policy.{name}": tensor for name, tensor in self.learns.tensors().items()}
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
             raise ValueError(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
         meta = {"recipe": asdict(self.recipe), "data": self.about, "setting": self.setting, **state.meta()}
@@ -271,11 +279,11 @@ def _step(state: _State, learn: Learner, recipe: Recipe, batch: Batch, lr: float
     for group in state.optimizer.param_groups:
         group["lr"] = lr
     _seed(rng.derive(recipe.seed, "model", state.step), batch.images.is_cuda)
-    loss = learn(batch.images, batch.targets)
+    losses = learn(batch.images, batch.targets)
     if recipe.clip:
         nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
     state.optimizer.step()
-    return loss
+    return losses
 
 
 def _seed(seed: int, on_gpu: bool) -> None:

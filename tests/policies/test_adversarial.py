@@ -1,0 +1,170 @@
+"""The adversary: its probabilities and its gradient by enumeration, what it learns to do, and what it draws."""
+
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+
+import outspan
+from outspan import Adversarial, rng, soft_cross_entropy
+from outspan.policies.adversarial import OPERATIONS, Controller, Learns, reinforce, standardise
+
+
+def small(operations: int = 3, magnitudes: int = 2) -> tuple[Controller, torch.Tensor]:
+    """Return a controller in double precision and every policy that it can write: one pair, 36 of them."""
+    torch.manual_seed(0)
+    made = Controller(operations, magnitudes, 1, embedding=4, hidden=5)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter *= 10  # far from uniform
+    ways = [range(operations), range(magnitudes)] * 2
+    return made, torch.tensor(list(itertools.product(*ways)))
+
+
+def test_probabilities_of_all_policies_add_up_to_one():
+    controller, every = small()
+    assert controller.judge(every)[0].double().exp().sum().item() == pytest.approx(1, abs=1e-5)
+
+
+def test_draws_follow_the_probabilities():
+    controller, every = small()
+    noise = torch.from_numpy(rng.generator(0).gumbel(size=(40_000, 4, 3)).astype("float32"))
+    counts = Counter(map(tuple, controller.decide(noise).tolist()))
+    for policy, share in zip(every.tolist(), controller.judge(every)[0].exp().tolist(), strict=True):
+        assert counts[tuple(policy)] / 40_000 == pytest.approx(share, abs=5 * (share * (1 - share) / 40_000) ** 0.5 + 1e-4)
+
+
+def test_the_gradient_is_that_of_the_expected_reward():
+    """Over all policies, each weighted by its probability: REINFORCE is minus the derivative of the sum of p(a) R(a)."""
+    controller, every = small()
+    rewards = torch.from_numpy(rng.generator(1).normal(size=len(every)).astype("float32"))
+    share = controller.judge(every)[0].exp().detach()
+    parameters = list(controller.parameters())
+    logs, entropies = controller.judge(every)
+    # The mean over policies drawn is, in expectation, the sum over all of them by probability.
+    surrogate = reinforce(logs, entropies, len(every) * share * rewards, 0.0)
+    ours = torch.autograd.grad(surrogate, parameters)
+    exact = torch.autograd.grad((controller.judge(every)[0].exp() * rewards).sum(), parameters)
+    for one, other in zip(ours, exact, strict=True):
+        assert torch.allclose(one, -other, atol=1e-5)
+    # And by finite differences along a random direction.
+    direction = [torch.randn_like(parameter) for parameter in parameters]
+
+    def value(by: float) -> float:
+        with torch.no_grad():
+            for parameter, part in zip(parameters, direction, strict=True):
+                parameter += by * part
+            found = (controller.judge(every)[0].double().exp() * rewards).sum().item()
+            for parameter, part in zip(parameters, direction, strict=True):
+                parameter -= by * part
+        return found
+
+    slope = (value(1e-3) - value(-1e-3)) / 2e-3
+    assert sum(float((g * d).sum()) for g, d in zip(ours, direction, strict=True)) == pytest.approx(-slope, rel=0.02, abs=2e-3)
+
+
+def test_the_entropy_is_that_of_the_choices_and_is_rewarded():
+    controller, every = small()
+    logs, entropies = controller.judge(every)
+    share = logs.exp()
+    assert (share * entropies).sum().item() == pytest.approx(-(share * logs).sum().item(), abs=1e-4)  # the chain rule
+    zeros = torch.zeros(len(every))
+    assert torch.allclose(reinforce(logs, entropies, zeros, 0.5), -0.5 * entropies.mean())
+
+
+def test_rewards_are_standardised_over_the_policies():
+    found = standardise(torch.tensor([1.0, 2.0, 3.0, 6.0]))
+    assert found.mean().item() == pytest.approx(0, abs=1e-6)
+    assert found.square().mean().item() == pytest.approx(1, abs=1e-4)
+    assert torch.equal(standardise(torch.full((4,), 2.0)), torch.zeros(4))
+
+
+def tell_light_from_dark(images: torch.Tensor) -> torch.Tensor:
+    light = 8 * (images.mean(dim=(1, 2, 3)) - 0.5)
+    return torch.stack([-light, light], dim=1)
+
+
+def test_the_adversary_finds_what_harms():
+    """A model that tells light from dark is wrong after one inversion of the pair, and right again after two."""
+    labels = torch.arange(16) % 2
+    images = (labels * 200 + 20).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 8, 8).contiguous()
+    operations = ("invert", "posterize", "rotate")
+    policy = Adversarial(2, 1, policies=8, subpolicies=1, lr=0.03, operations=operations, magnitudes=2, hidden=16)
+
+    def harmful() -> float:
+        noise = torch.from_numpy(rng.generator(9).gumbel(size=(2000, 4, 3)).astype("float32"))
+        return float(((policy.controller.decide(noise)[:, ::2] == 0).sum(1) == 1).double().mean())
+
+    assert harmful() == pytest.approx(4 / 9, abs=0.1)
+    for step in range(40):
+        batch = policy(images, labels, step=step)
+        losses = soft_cross_entropy(tell_light_from_dark(batch.images), batch.targets, reduction="none")
+        policy.learn(losses, step=step)
+    assert harmful() > 0.95
+
+
+def test_each_candidate_is_by_its_own_policy_and_a_round_keeps_its_policies():
+    policy = Adversarial(10, 5, policies=3, subpolicies=2, seed=4)
+    images, labels = torch.zeros(50, 1, 8, 8, dtype=torch.uint8), torch.zeros(50, dtype=torch.int64)
+
+    def written(step: int) -> list[set[tuple[str, ...]]]:
+        plan = policy(images, labels, step=step).plan
+        names = [tuple(plan.names[op] for op in row) for row in plan.ops.tolist()]
+        return [set(names[m::3]) for m in range(3)]
+
+    first = written(0)
+    decided = policy._policies_of(0)[0].view(3, 2, 2, 2)[..., 0].tolist()
+    assert first == [{tuple(OPERATIONS[op] for op in pair) for pair in pairs} for pairs in decided]
+    assert written(4) == first
+    assert written(5) != first
+
+
+def test_its_state_goes_on_to_the_bit():
+    def rounds(policy: Adversarial, steps: range) -> None:
+        for step in steps:
+            policy(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64), step=step)
+            policy.learn(torch.from_numpy(rng.generator(7, step).random(8).astype("float32")), step=step)
+
+    whole, parts = (Adversarial(2, 3, policies=4, lr=0.05) for _ in range(2))
+    assert isinstance(whole, Learns)
+    rounds(whole, range(11))
+    rounds(parts, range(7))
+    resumed = Adversarial(2, 3, policies=4, lr=0.05)
+    resumed.restore({name: tensor.clone() for name, tensor in parts.tensors().items()})
+    rounds(resumed, range(7, 11))
+    expected, found = whole.tensors(), resumed.tensors()
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert not torch.equal(expected["sums"], torch.zeros(4))
+    assert not torch.equal(expected["controller.lstm.weight_hh"], parts.tensors()["controller.lstm.weight_hh"])
+
+
+def test_making_one_leaves_the_generators_alone():
+    before = torch.get_rng_state()
+    one, two = Adversarial(10, 5), Adversarial(10, 5)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one.controller.lstm.weight_ih, two.controller.lstm.weight_ih)
+    assert not torch.equal(one.controller.lstm.weight_ih, Adversarial(10, 5, seed=1).controller.lstm.weight_ih)
+
+
+def test_its_dials_are_the_published_ones():
+    made = Adversarial(10, 100)
+    assert (made.policies, made.subpolicies, made.magnitudes, made.embedding, made.hidden) == (8, 5, 10, 32, 100)
+    assert (made.lr, made.entropy) == (0.00035, 1e-5)
+    assert set(OPERATIONS) == set(outspan.PAPER_16) - {"mixup"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"policies": 1}, "policies must be at least 2, got 1"),
+        ({"magnitudes": 1}, "magnitudes must be at least 2, got 1"),
+        ({"operations": ()}, "operations must be at least one"),
+        ({"operations": ("turn",), "every": 0}, "every must be at least 1, got 0"),
+        ({"defaults": "nothing"}, "defaults must be a proposal or one of"),
+    ],
+)
+def test_refuses_what_makes_no_sense(values, message):
+    with pytest.raises(ValueError, match=message):
+        Adversarial(**{"classes": 10, "every": 5, **values})

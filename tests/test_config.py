@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from outspan import Normalize, models
-from outspan.config import KEYS, Recipe, differing, read_recipe, with_values, write_recipe
+from outspan.config import KEYS, Recipe, differing, read_recipe, scaled, with_values, write_recipe
 from outspan.data.sets import Data
 from outspan.data.splits import Split
 from outspan.policies.named import build_policy
@@ -50,6 +50,8 @@ def test_text_is_read_as_its_fields_type():
         ("lr = nan", "lr is out of range, got nan"),
         ('schedule = "linear"', "schedule is out of range, got 'linear' .*cosine"),
         ("epochs = ", "not TOML"),
+        ('crop = "left"', r"crop is out of range, got 'left' \(allowed: centre, resized\)"),
+        ("share = 0", r"share is out of range, got 0.0 \(allowed: \(0, 1\]\)"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text, message, tmp_path):
@@ -62,6 +64,16 @@ def test_what_makes_no_sense_is_refused(text, message, tmp_path):
 def test_a_missing_file_is_said(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         read_recipe(tmp_path / "none.toml")
+
+
+def test_a_scaled_recipe_keeps_at_least_one_of_each():
+    small = scaled(Recipe(epochs=200, validation=5000), 0.001)
+    assert (small.epochs, small.share, small.validation) == (1, 0.001, 5)
+    assert scaled(Recipe(epochs=60), 0.05) == Recipe(epochs=3, share=0.05)
+    assert scaled(Recipe(), 1.0) == Recipe()
+    for scale in (0.0, -1.0, 1.1, float("nan")):
+        with pytest.raises(ValueError, match=r"scale must lie in \(0, 1\]"):
+            scaled(Recipe(), scale)
 
 
 def test_differences_are_shown():

@@ -32,6 +32,8 @@ class Recipe:
     label_smoothing: float = 0.0
     clip: float = 0.0  # the largest norm of the gradient; 0 is none
     size: int = 224  # of images read from a folder
+    crop: str = "centre"  # how they are cut to it: "centre", or "resized", at random, where they are read
+    share: float = 1.0  # of the images, train and test, evenly spaced; at least two batches
     validation: int = 0  # train images held out for choosing; never trained on
     transforms: str = "paper16"  # "paper16", "geometric", or names with commas
     depth: int = 2
@@ -63,6 +65,8 @@ class Recipe:
             "label_smoothing": 0 <= self.label_smoothing < 1,
             "clip": 0 <= self.clip < float("inf"),
             "size": self.size >= 1,
+            "crop": self.crop in ("centre", "resized"),
+            "share": 0 < self.share <= 1,
             "validation": self.validation >= 0,
             "candidates": self.candidates >= 1,
             "keep": 1 <= self.keep <= self.candidates,
@@ -83,6 +87,8 @@ class Recipe:
 _ALLOWED = {
     "schedule": " (allowed: cosine, multistep, constant)",
     "score": " (allowed: loss, excess)",
+    "crop": " (allowed: centre, resized)",
+    "share": " (allowed: (0, 1])",
     "keep": " (allowed: 1 to candidates)",
     "momentum": " (allowed: [0, 1))",
     "label_smoothing": " (allowed: [0, 1))",
@@ -128,6 +134,15 @@ def make_recipe(path: Path | None, changes: Sequence[str]) -> Recipe:
             raise ValueError(f"a change is key=value, got {change!r}")
         values[key.strip()] = value.strip()
     return with_values(Recipe() if path is None else read_recipe(path), values)
+
+
+def scaled(recipe: Recipe, scale: float) -> Recipe:
+    """Return a recipe with a share of its epochs and images, at least one epoch and two batches: to see that it runs."""
+    if not 0 < scale <= 1:
+        raise ValueError(f"scale must lie in (0, 1], got {scale}")
+    held = -(-recipe.validation * scale // 1)  # rounded up
+    epochs = max(1, round(recipe.epochs * scale))
+    return replace(recipe, epochs=epochs, share=recipe.share * scale, validation=int(held))
 
 
 def unknown(kind: str, name: str, known: Collection[str], *others: str) -> ValueError:

@@ -1,8 +1,6 @@
 """Readers on small files made in the official formats, whole and broken."""
 
 import gzip
-import struct
-import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,37 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
+from made import DRAW, idx, mat
 from outspan.data import readers, sets
-
-DRAW = np.random.Generator(np.random.Philox(7))
-
-
-def idx(array: np.ndarray) -> bytes:
-    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
-
-
-def mat_element(kind: int, body: bytes) -> bytes:
-    if 0 < len(body) <= 4:
-        return struct.pack("<HH", kind, len(body)) + body.ljust(4, b"\0")
-    return struct.pack("<II", kind, len(body)) + body + b"\0" * (-len(body) % 8)
-
-
-def mat(arrays: dict[str, np.ndarray], *, packed: bool = True) -> bytes:
-    out = b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM"
-    for name, array in arrays.items():
-        kind = {"uint8": (9, 2), "float64": (6, 9)}[str(array.dtype)]
-        body = (
-            mat_element(6, struct.pack("<II", kind[0], 0))
-            + mat_element(5, struct.pack(f"<{array.ndim}i", *array.shape))
-            + mat_element(1, name.encode())
-            + mat_element(kind[1], array.tobytes(order="F"))
-        )
-        matrix = struct.pack("<II", 14, len(body)) + body
-        if packed:
-            squeezed = zlib.compress(matrix)
-            matrix = struct.pack("<II", 15, len(squeezed)) + squeezed
-        out += matrix
-    return out
 
 
 def test_idx_plain_and_zipped(tmp_path):

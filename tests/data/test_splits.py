@@ -5,6 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
+from outspan import Plan, apply, rng
 from outspan.data.readers import read_fitted
 from outspan.data.splits import Files, Split
 
@@ -58,3 +59,57 @@ def test_a_damaged_file_is_named_in_one_line(workers, files, tmp_path):
     with pytest.raises(ValueError, match=r"damaged\.png: cannot be read as an image") as raised:
         list(mixed.batches(torch.arange(301).split(50), CPU))
     assert "\n" not in str(raised.value)
+
+
+def test_crops_are_those_of_the_transform_and_of_their_address(files):
+    """Where an image has the size already, the workers' crop is the plan's, byte for byte; another epoch, another crop."""
+    row = 3
+    image = read_fitted(files.paths[row], 8, 8).unsqueeze(0)
+    path = files.paths[row].with_name("eight.png")
+    Image.fromarray(image[0].permute(1, 2, 0).numpy()).save(path)
+    same = Files([path], torch.zeros(1, dtype=torch.int64), 8, workers=0)
+    place = rng.generator(5, "crop", 2, 0).random(4).tolist()
+    plan = Plan.of([["resized_crop"]], levels=[[0.0]], places=[[place]])
+    ((cropped, _),) = same.batches([torch.tensor([0])], CPU, (5, 2))
+    assert torch.equal(cropped, apply(image, plan))
+    ((other, _),) = same.batches([torch.tensor([0])], CPU, (5, 3))
+    assert not torch.equal(cropped, other)
+
+
+def test_crops_do_not_depend_on_workers_or_batches(files):
+    rows = torch.arange(300)
+    many = torch.cat([images for images, _ in files.batches(rows.split(64), CPU, (0, 1))])
+    few = torch.cat([images for images, _ in files.batches([rows[:10], rows[10:30]], CPU, (0, 1))])
+    assert torch.equal(many[:30], few)
+    assert not torch.equal(many, torch.cat([images for images, _ in files.batches(rows.split(64), CPU)]))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_another_image_of_its_class_stands_in_for_one_that_is_none(workers, files, memory, tmp_path):
+    damaged = tmp_path / "damaged.png"
+    damaged.write_bytes(b"no image")
+    paths = list(files.paths)
+    paths[293] = damaged  # 293 = 41·7 + 6, the last of class 6: the first of it stands in
+    mixed = Files(paths, files.labels, 8, workers=workers, skip_bad=1)
+    with pytest.warns(UserWarning, match=r"damaged\.png: cannot be read as an image; another one of its class"):
+        found = list(mixed.batches(torch.arange(300).split(50), CPU))
+    expected = memory.images.clone()
+    expected[293] = memory.images[6]
+    assert torch.equal(torch.cat([images for images, _ in found]), expected)
+    assert torch.equal(torch.cat([labels for _, labels in found]), files.labels)
+    assert mixed.bad == {damaged}
+
+
+def test_more_than_are_allowed_are_refused_by_name(files, tmp_path):
+    paths = [tmp_path / "one.png", tmp_path / "two.png", *files.paths[:4]]
+    for path in paths[:2]:
+        path.write_bytes(b"no image")
+    mixed = Files(paths, torch.zeros(6, dtype=torch.int64), 8, workers=0, skip_bad=1)
+    with (
+        pytest.warns(UserWarning, match="one.png"),
+        pytest.raises(ValueError, match=r"two\.png: cannot be read as an image, as 1 others that skip-bad allowed"),
+    ):
+        list(mixed.batches([torch.arange(6)], CPU))
+    alone = Files(paths[:2], torch.zeros(2, dtype=torch.int64), 8, workers=0, skip_bad=5)
+    with pytest.raises(ValueError, match=r"one\.png: cannot be read as an image"):
+        list(alone.batches([torch.arange(2)], CPU))

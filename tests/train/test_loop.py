@@ -8,8 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
+from made import make_folder
 from outspan.config import Recipe
-from outspan.data.sets import Data, load
+from outspan.data.sets import Data, load, load_for
 from outspan.data.splits import Split
 from outspan.policies.named import POLICIES
 from outspan.train import Stopped, checkpoint, compositions, loop
@@ -160,6 +161,55 @@ def test_the_compiled_model_is_what_trains_and_scores(tmp_path, monkeypatch):
     whole, other = final(tmp_path / "compiled"), final(tmp_path / "plain")
     assert whole[0].keys() == other[0].keys()  # what is saved is the model's own
     assert whole[1]["metrics"] == other[1]["metrics"]
+
+
+def test_a_model_that_does_not_take_the_images_is_refused_before_it_trains(tmp_path, monkeypatch):
+    fixed = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(32 * 32, 10))
+    monkeypatch.setattr(loop.models, "build", lambda *_: fixed)
+    with pytest.raises(ValueError, match=r"model 'mlp' does not take images of 1 x 28 x 28 .*shapes cannot be multiplied"):
+        train(SMALL, out=tmp_path / "run", data=few(40))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_share_of_the_images_is_evenly_spaced_and_at_least_two_batches(tmp_path):
+    whole = load("digits")
+    for share, batch, count in ((0.1, 20, 500), (0.001, 20, 40)):
+        part = load_for(replace(SMALL, share=share, batch=batch))
+        rows = torch.linspace(0, 4999, count, dtype=torch.float64).round().long()
+        assert torch.equal(part.train.images, whole.train.images[rows])
+        assert len(part.test) == max(40, round(share * 1000))
+    train(replace(SMALL, share=0.01, epochs=1), out=tmp_path)
+    assert len(load_run(tmp_path)[1].train) == 50
+
+
+def test_a_folder_cropped_by_workers_trains_and_resumes_to_the_bit(tmp_path):
+    make_folder(tmp_path / "set", train=6)
+    recipe = replace(SMALL, data=str(tmp_path / "set"), size=16, batch=4, epochs=2, crop="resized", policy="baseline")
+    train(recipe, out=tmp_path / "whole")
+    with pytest.raises(Stopped):
+        train(recipe, out=tmp_path / "parts", on_step=lambda progress: progress["step"] == 4)
+    train(recipe, out=tmp_path / "parts")
+    assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
+    centred = train(replace(recipe, crop="centre"), out=tmp_path / "centred")
+    assert centred.loss != train(recipe, out=tmp_path / "whole").loss
+    with pytest.raises(ValueError, match="crop 'resized' is for an image folder"):
+        train(replace(SMALL, crop="resized"), out=tmp_path / "digits")
+
+
+def test_images_that_are_none_are_allowed_by_number(tmp_path):
+    make_folder(tmp_path / "set", train=6)
+    bad = tmp_path / "set" / "train" / "n01440764" / "n01440764_2.JPEG"
+    bad.write_bytes(bad.read_bytes()[:100])
+    recipe = replace(SMALL, data=str(tmp_path / "set"), size=16, batch=4, epochs=1)
+    with pytest.raises(ValueError, match=r"n01440764_2\.JPEG: cannot be read as an image"):
+        train(recipe, out=tmp_path / "none")
+    with pytest.warns(UserWarning, match=r"n01440764_2\.JPEG: cannot be read"):
+        summary = train(recipe, out=tmp_path / "run", skip_bad=1)
+    assert math.isfinite(summary.loss)
+    for path in (tmp_path / "set" / "val" / "n01440764").iterdir():
+        path.unlink()
+    with pytest.raises(ValueError, match="n01440764: an empty or missing class folder"):
+        train(recipe, out=tmp_path / "none")
 
 
 def scalars(folder) -> dict[str, list[tuple[int, float]]]:

@@ -14,6 +14,8 @@ from outspan.files import write_whole
 RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
 
+SkipBad = Annotated[int, typer.Option(min=0, help="In an image folder, allow so many files that are no images.")]
+
 
 def train_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="The run's folder; if it holds a run of this recipe, go on.")],
@@ -25,6 +27,8 @@ def train_command(
         str | None, typer.Option(help="The published file of fastautoaugment or pba; FILE#NAME in code.")
     ] = None,
     changes: Set = None,
+    scale: Annotated[float, typer.Option(help="A share of the epochs and images, to see that a recipe runs.")] = 1.0,
+    skip_bad: SkipBad = 0,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model first (torch.compile).")] = False,
     graphs: Annotated[bool, typer.Option(help="On a GPU, record the launches of a step and replay them.")] = True,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits on a GPU, too, more slowly.")] = False,
@@ -34,20 +38,21 @@ def train_command(
 
     Example: outspan train --data digits --model convnet --policy uncertain --set epochs=10 -o runs/first
     """
-    from outspan.config import make_recipe
+    from outspan.config import make_recipe, scaled
     from outspan.train.loop import train
 
     asked = {"data": data, "model": model, "policy": policy, "policy_file": policy_file}
     given = make_recipe(recipe, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
     with training_progress() as on_step:
         summary = train(
-            given,
+            scaled(given, scale),
             out=out,
             device=device(),
             compile=compile,
             graphs=graphs,
             deterministic=deterministic,
             tensorboard=tensorboard,
+            skip_bad=skip_bad,
             on_step=on_step,
         )
     typer.echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch, {summary.seconds:.0f} s, in {out}")
@@ -56,6 +61,7 @@ def train_command(
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: accuracy, per class, and the confusion matrix.")] = False,
+    skip_bad: SkipBad = 0,
 ) -> None:
     """Print a run's test accuracy, overall and by class, and what was taken for what.
 
@@ -67,7 +73,7 @@ def evaluate(
 
     from outspan.train.loop import load_run, predict
 
-    trained, data = load_run(run)
+    trained, data = load_run(run, skip_bad=skip_bad)
     found = predict(trained.model.to(device()), data.test, trained.last, device()).argmax(1)
     count = len(data.classes)
     confusion = torch.bincount(data.test.labels * count + found, minlength=count**2).view(count, count)

@@ -16,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from outspan.shapes import Int64, UInt8
+from outspan.transforms.filter import crop_box
 
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
 _MAX_PIXELS = 64 * 1024 * 1024
@@ -232,6 +233,14 @@ def read_fitted(path: Path, height: int, width: int) -> UInt8[Tensor, "3 H W"]:
     with opened(path) as file:
         box = centre_box(file.width, file.height, width, height)
         array = np.asarray(file.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, box))
+    return torch.from_numpy(array.transpose(2, 0, 1).copy())
+
+
+def read_cropped(path: Path, size: int, place: list[float]) -> UInt8[Tensor, "3 H W"]:
+    """Return one image as RGB: the box of a resized crop at this place in the whole image, resized."""
+    with opened(path) as file:
+        box = crop_box(place, file.width, file.height)
+        array = np.asarray(file.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box))
     return torch.from_numpy(array.transpose(2, 0, 1).copy())
 
 

@@ -7,9 +7,10 @@ from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
+import torch
 from torch import Tensor
 
-from outspan.config import unknown
+from outspan.config import Recipe, unknown
 from outspan.data import readers
 from outspan.data.splits import Files, Split
 
@@ -35,6 +36,7 @@ class Data:
             raise ValueError(f"{self.name}: train and test images differ in size, {sizes}")
 
 
+IMAGENET = "imagenet"  # a folder of this name, here or among the data sets; its authors hand it to who registers
 _MOST_CLASSES = 100_000
 
 
@@ -43,19 +45,39 @@ def root() -> Path:
     return Path(os.environ.get("OUTSPAN_DATA") or Path.home() / ".cache" / "outspan")
 
 
-def load(name: str, *, size: int | None = None) -> Data:
+def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
+    """Return the data of a recipe: all of it, or its share, evenly spaced and at least two batches."""
+    data = load(recipe.data, size=recipe.size, skip_bad=skip_bad)
+    if recipe.crop == "resized" and not isinstance(data.train, Files):
+        raise ValueError(f"crop 'resized' is for an image folder, whose images differ in size, got data {recipe.data!r}")
+    if recipe.share == 1:
+        return data
+    train, test = (split.take(_spaced(len(split), recipe.share, 2 * recipe.batch)) for split in (data.train, data.test))
+    return Data(data.name, train, test, data.classes)
+
+
+def _spaced(count: int, share: float, least: int) -> Tensor:
+    wanted = min(count, max(least, round(count * share)))
+    return torch.linspace(0, count - 1, wanted, dtype=torch.float64).round().long()
+
+
+def load(name: str, *, size: int | None = None, skip_bad: int = 0) -> Data:
     """Return a data set by name, or from a path: an `.npz` file, or a folder with train/class/ and val/class/ images.
 
-    `size` is for folders, whose images differ: they are resized by the short side and cut from the centre.
+    `size` is for folders, whose images differ: they are resized by the short side and cut from the centre. `skip_bad` files of
+    theirs may be no images.
     """
     if name in SETS:
         return SETS[name](root())
-    path = Path(name)
+    path = root() / name if name == IMAGENET and not Path(name).exists() else Path(name)
     if path.suffix == ".npz":
         return _from_arrays(name, *readers.read_npz(path))
     if path.is_dir():
         train, test, classes = readers.list_folder(path)
-        return Data(name, Files(*train, size or 224), Files(*test, size or 224), classes)
+        first = Files(*train, size or 224, skip_bad=skip_bad)
+        return Data(name, first, Files(*test, size or 224, skip_bad=skip_bad, bad=first.bad), classes)
+    if name == IMAGENET:
+        raise ValueError(f"{path}: no such folder; it has train/CLASS and val/CLASS, ILSVRC 2012 from image-net.org")
     raise unknown("data set", name, SETS, "a folder", "an .npz file")
 
 

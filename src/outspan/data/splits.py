@@ -2,20 +2,26 @@
 
 import os
 import signal
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from outspan.data.readers import read_fitted
+from outspan import rng
+from outspan.data.readers import read_cropped, read_fitted
 from outspan.kernels import send
 from outspan.shapes import Int64, UInt8
 
 _SAMPLED = 2_000  # so many files give the statistics of a large folder
 _FEW = 256  # so many files are read sooner than workers start
+
+
+Crops = tuple[int, int] | None  # the seed and the epoch of random resized crops; None cuts from the centre
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +57,8 @@ class Split:
         """Return it where batches are wanted."""
         return Split(self.images.to(device), self.labels.to(device))
 
-    def batches(self, rows: Sequence[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-        """Return the images and labels of each batch of rows, on a device."""
+    def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Return the images and labels of each batch of rows, on a device; they have one size already: nothing is cropped."""
         for some in rows:
             here = send(some, self.images.device)
             yield self.images[here].to(device), self.labels[here].to(device)
@@ -64,12 +70,17 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """Image files and their labels; each image is decoded when a batch asks for it, as `size` x `size` RGB."""
+    """Image files and their labels; each image is decoded when a batch asks for it, as `size` x `size` RGB.
+
+    Up to `skip_bad` files may turn out not to be images: the next one of the same class stands in for each.
+    """
 
     paths: Sequence[Path] = field(repr=False)
     labels: Int64[Tensor, " N"]
     size: int
     workers: int = field(default_factory=lambda: min(8, _cores()))
+    skip_bad: int = 0
+    bad: set[Path] = field(default_factory=set, repr=False)  # those found so far
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -82,7 +93,7 @@ class Files:
 
     def take(self, rows: Tensor) -> "Files":
         """Return some of the images."""
-        return Files([self.paths[row] for row in rows.tolist()], self.labels[rows], self.size, self.workers)
+        return replace(self, paths=[self.paths[row] for row in rows.tolist()], labels=self.labels[rows])
 
     def read(self, rows: Tensor) -> Split:
         """Return some of the images, in memory."""
@@ -93,11 +104,11 @@ class Files:
         """Return it as it is: files stay where they are."""
         return self
 
-    def batches(self, rows: Sequence[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-        """Return the images and labels of each batch of rows, on a device, read ahead by workers."""
+    def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Return the images and labels of each batch of rows, on a device, read ahead and cropped by workers."""
         on_gpu = device.type == "cuda"
         loader = DataLoader(
-            _Decoded(self),
+            _Decoded(self, crops),
             batch_sampler=[some.tolist() for some in rows],
             num_workers=self.workers if sum(map(len, rows)) > _FEW else 0,
             pin_memory=on_gpu,
@@ -105,10 +116,22 @@ class Files:
             generator=torch.Generator(),  # the loop's own is not touched
         )
         try:
-            for images, labels in loader:
+            for images, labels, replaced in loader:
+                self._note(replaced)
                 yield images.to(device, non_blocking=on_gpu), labels.to(device, non_blocking=on_gpu)
         except ValueError as error:  # a worker wraps its traceback into the message; what was wrong is its last line
             raise ValueError(str(error).strip().splitlines()[-1].removeprefix("ValueError: ")) from None
+
+    def _note(self, replaced: Tensor) -> None:
+        """Count the files that others stand in for; one more than allowed is refused by name."""
+        for row in replaced[replaced >= 0].tolist():
+            path = self.paths[row]
+            if path in self.bad:
+                continue
+            self.bad.add(path)
+            if len(self.bad) > self.skip_bad:
+                raise ValueError(f"{path}: cannot be read as an image, as {self.skip_bad} others that skip-bad allowed")
+            warnings.warn(f"{path}: cannot be read as an image; another one of its class stands in for it", stacklevel=3)
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the mean and standard deviation of up to 2,000 images, evenly spaced, a channel, in [0, 1]."""
@@ -124,11 +147,30 @@ def _cores() -> int:
 
 
 class _Decoded(Dataset):  # type: ignore[type-arg]
-    def __init__(self, files: Files) -> None:
-        self.files = files
+    def __init__(self, files: Files, crops: Crops) -> None:
+        self.files, self.crops = files, crops
 
-    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
-        return read_fitted(self.files.paths[row], self.files.size, self.files.size), self.files.labels[row]
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int]:
+        """Return an image, its label, and its row again where another one had to stand in for it, else -1."""
+        label = self.files.labels[row]
+        try:
+            return self._read(row), label, -1
+        except ValueError:
+            if not self.files.skip_bad:
+                raise
+            alike = (self.files.labels == label).nonzero().squeeze(1).tolist()
+            at = alike.index(row)
+            for other in alike[at + 1 :] + alike[:at]:
+                with suppress(ValueError):
+                    return self._read(other), label, row
+            raise
+
+    def _read(self, row: int) -> Tensor:
+        path, size = self.files.paths[row], self.files.size
+        if self.crops is None:
+            return read_fitted(path, size, size)
+        seed, epoch = self.crops
+        return read_cropped(path, size, rng.generator(seed, "crop", epoch, row).random(4).tolist())
 
 
 def _leave_interrupts(_: int) -> None:

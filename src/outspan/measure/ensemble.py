@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.config import Recipe, differing
-from outspan.data.sets import Data, load
+from outspan.data.sets import Data, load_for
 from outspan.plan import Plan
 from outspan.policies.named import build_policy
 from outspan.policies.plain import Plain, execute
@@ -89,7 +89,7 @@ def train_together(
     `on_step` returns True it stops.
     """
     _check_members(members)
-    run = _Together(list(members), data or load(members[0].data, size=members[0].size), torch.device(device), shared, out)
+    run = _Together(list(members), data or load_for(members[0]), torch.device(device), shared, out)
     run.go(on_step, save_every)
     return run.model, run.last
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from outspan.config import Recipe
-from outspan.data.sets import Data, load
+from outspan.data.sets import Data, load_for
 from outspan.data.splits import Files, Split
 from outspan.files import write_whole
 from outspan.measure.ensemble import MEMBER_KEYS, is_batchable, members_at_once, train_together
@@ -121,7 +121,7 @@ class Study:
             raise ValueError(f"shared batches need an mlp without validation images, got {baseline.model}")
         if data is not None and not is_batchable(baseline):
             raise ValueError(f"images held out for choosing need an mlp without validation images, got {baseline.model}")
-        self.data = data or load(baseline.data, size=baseline.size)
+        self.data = data or load_for(baseline)
         self.settings = _settings(baseline, self.data, self.device, shared_batches)
         self.folder = _Folder(out, self.settings, len(self.data.test), len(self.data.classes))
 

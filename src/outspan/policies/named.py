@@ -23,6 +23,7 @@ SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 # Which published tables a data set takes; others take CIFAR's.
 _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
+_TABLE = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})  # of AutoAugment, where it is not CIFAR's
 FROM_FILES = ("fastautoaugment", "pba")
 POLICIES = (
     "none", "baseline", "random", "uncertain", "randaugment", "trivialaugment", "uniformaugment", "autoaugment",
@@ -44,7 +45,7 @@ def transforms_of(text: str) -> tuple[str, ...]:
 def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) -> Plain | Uncertain | Adversarial:
     """Return the policy of a recipe for a model on a data set."""
     _check_file(recipe)
-    family = _FAMILY.get(data.name, "cifar")
+    family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILY.get(data.name, "cifar")
     side = data.train.shape[-1]
     epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
     common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}
@@ -81,7 +82,7 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
         "randaugment": lambda: published.randaugment(recipe.depth, recipe.magnitude),
         "trivialaugment": lambda: published.trivialaugment(side=side),
         "uniformaugment": lambda: published.uniformaugment(recipe.depth),
-        "autoaugment": lambda: published.autoaugment("svhn" if family == "svhn" else "cifar"),
+        "autoaugment": lambda: published.autoaugment(_TABLE.get(family, "cifar")),
         "augmix": published.augmix,
         "mixup": published.mixup,
         "cutmix": published.cutmix,

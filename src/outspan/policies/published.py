@@ -167,6 +167,7 @@ DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
         "svhn": sequence(_CROP, Step("cutout")),
         "imagenet": sequence(Step("resized_crop"), _FLIP, *_JITTER, _MIX),
         "mixup": mixup(),  # every image, after whatever the policy does
+        "imagenet-cropped": sequence(_FLIP, *_JITTER, _MIX),  # where images are cropped as they are read
     }
 )
 BASELINES: Mapping[str, Proposal] = MappingProxyType(
@@ -175,6 +176,7 @@ BASELINES: Mapping[str, Proposal] = MappingProxyType(
         "cifar": sequence(_CROP, _FLIP),
         "svhn": sequence(_CROP),
         "imagenet": sequence(Step("resized_crop"), _FLIP),
+        "imagenet-cropped": sequence(_FLIP),
     }
 )
 

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 
 from outspan import models, rng
 from outspan.config import Recipe, differing, with_values
-from outspan.data.sets import SETS, Data, load
+from outspan.data.sets import SETS, Data, load_for
 from outspan.data.splits import Files, Split
 from outspan.files import write_lines
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
 from outspan.policies.named import build_policy
 from outspan.policies.plain import Batch
+from outspan.policies.uncertain import evaluating
 from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner, Replayed
 from outspan.transforms.normalize import Normalize
@@ -110,6 +111,7 @@ def train(
     graphs: bool = True,
     deterministic: bool = False,
     tensorboard: bool = False,
+    skip_bad: int = 0,
     save_every: float = 30.0,
     on_step: Callable[[dict[str, Any]], bool | None] | None = None,
 ) -> Summary:
@@ -117,7 +119,7 @@ def train(
 
     It saves itself every `save_every` seconds, and at its end. On a GPU `graphs` records the launches of a step and replays
     them, and `deterministic` makes it end to the bit the same, more slowly. `on_step` is called after every step with what
-    a progress bar shows; where it returns True the run saves and stops.
+    a progress bar shows; where it returns True the run saves and stops. `skip_bad` files of a folder may be no images.
     """
     with _settings(deterministic):
         device = torch.device(device)
@@ -127,22 +129,23 @@ def train(
             recipe = replace(recipe, data=_from_anywhere(recipe.data))
         file, mark, part = recipe.policy_file.partition("#")
         recipe = replace(recipe, policy_file=_from_anywhere(file) + mark + part)
-        run = _Run(recipe, out, device, data, setting)
+        run = _Run(recipe, out, device, data or load_for(recipe, skip_bad=skip_bad), setting)
         return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
 
 
 class _Run:
     """A run in its folder, begun or taken up where it stands."""
 
-    def __init__(self, recipe: Recipe, out: Path, device: torch.device, data: Data | None, setting: dict[str, bool]) -> None:
+    def __init__(self, recipe: Recipe, out: Path, device: torch.device, data: Data, setting: dict[str, bool]) -> None:
         self.recipe, self.out, self.device = recipe, out, device
-        self.data = data or load(recipe.data, size=recipe.size)
+        self.data = data
         split, self.held = hold_out(self.data.train, recipe.validation, recipe.seed)
         self.split = split.to(device)
         mean, std = split.statistics()
         on_gpu = device.type == "cuda"
         self.last = Normalize(mean, std, torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
         self.state = _start(recipe, split.shape, len(self.data.classes), device)
+        _check_fit(recipe.model, self.state.model, split.shape)
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
         self.about |= {"mean": list(mean), "std": list(std)}
         if recipe.policy_file:
@@ -175,7 +178,8 @@ class _Run:
             epoch, at = divmod(state.step, self.epoch_steps)
             self.learn.model.train()
             order = torch.from_numpy(rng.generator(recipe.seed, "order", epoch).permutation(len(self.split)))
-            for images, labels in self.split.batches(order.split(recipe.batch)[at:], self.device):
+            crops = (recipe.seed, epoch) if recipe.crop == "resized" else None
+            for images, labels in self.split.batches(order.split(recipe.batch)[at:], self.device, crops):
                 batch = self.policy(images, labels, step=state.step)
                 losses = _step(state, self.learn, recipe, batch, lr_at(recipe, state.step, self.steps))
                 if self.learns is not None:
@@ -269,6 +273,17 @@ def _start(recipe: Recipe, shape: tuple[int, int, int], classes: int, device: to
     return _State(model, make_optimizer(recipe, weights, others, on_gpu=device.type == "cuda"))
 
 
+def _check_fit(name: str, model: nn.Module, shape: tuple[int, int, int]) -> None:
+    """Refuse images that the model does not take, before anything is trained."""
+    device = next(model.parameters()).device
+    try:
+        with evaluating(model):
+            model(torch.zeros(1, *shape, device=device))
+    except (RuntimeError, AssertionError, ValueError, IndexError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"model {name!r} does not take images of {' x '.join(map(str, shape))} ({reason})") from None
+
+
 def make_optimizer(recipe: Recipe, weights: Sequence[Tensor], others: Sequence[Tensor], *, on_gpu: bool) -> torch.optim.SGD:
     """Return the recipe's SGD; biases and normalisation, the others, do not decay."""
     groups = [{"params": weights, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
@@ -355,10 +370,10 @@ def load_model(out: Path) -> Trained:
     return Trained(recipe, state.model, (channels, height, width), tuple(about["classes"]), last)
 
 
-def load_run(out: Path) -> tuple[Trained, Data]:
+def load_run(out: Path, *, skip_bad: int = 0) -> tuple[Trained, Data]:
     """Return a run's model and its data, which must be what it was."""
     run = load_model(out)
-    data = load(run.recipe.data, size=run.recipe.size)
+    data = load_for(run.recipe, skip_bad=skip_bad)
     now = {"shape": list(data.train.shape), "classes": list(data.classes)}
     _same_data(now, {"shape": list(run.shape), "classes": list(run.classes)}, out)
     return run, data

@@ -29,7 +29,7 @@ def sharpness(images: Images, factor: PerSample) -> Images:
 def resized_crop(images: Images, *, place: Places) -> Images:
     """Cut a box of 8 to 100 % of the area and of ratio 3/4 to 4/3, and resize it to the whole (bilinear)."""
     height, width = images.shape[-2:]
-    box = torch.tensor([_box(row, width, height) for row in place.tolist()], dtype=torch.float64)
+    box = torch.tensor([crop_box(row, width, height) for row in place.tolist()], dtype=torch.float64)
     left, top, right, bottom = box.view(-1, 4).to(torch.float32).unbind(1)  # Pillow's box is in C floats
     wide = _resample(images, left, right)
     return _resample(wide.transpose(2, 3), top, bottom).transpose(2, 3)
@@ -50,7 +50,8 @@ def _filter(images: Images, kernel: Tensor, edge: int) -> Images:
     return out
 
 
-def _box(place: list[float], width: int, height: int) -> tuple[float, float, float, float]:
+def crop_box(place: list[float], width: int, height: int) -> tuple[float, float, float, float]:
+    """Return the box that a resized crop cuts at a place: left, top, right, bottom."""
     area = 0.08 + 0.92 * place[2]
     ratio = 0.75 * math.pow(16 / 9, place[3])
     w = min(width, math.sqrt(area * width * height * ratio))

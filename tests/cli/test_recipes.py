@@ -1,0 +1,89 @@
+"""Every recipe of the paper starts, trains, resumes and evaluates, on files made in the official formats."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from made import make_official
+from outspan.config import make_recipe, read_recipe, scaled
+from outspan.train import Stopped
+from outspan.train.loop import accuracy, load_run, train
+
+PAPER = sorted((Path(__file__).parent.parent.parent / "recipes" / "paper").glob("*.toml"))
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory):
+    """Make a data set's files when they are first asked for; they are large, so they go at the end."""
+    root = tmp_path_factory.mktemp("official")
+
+    def make(name: str) -> Path:
+        if not (root / "made" / name).exists():
+            make_official(name, root)
+            (root / "made" / name).mkdir(parents=True)
+        return root
+
+    yield make
+    shutil.rmtree(root)
+
+
+def through(path, changes, scale, out) -> None:
+    recipe = scaled(make_recipe(path, changes), scale)
+    with pytest.raises(Stopped):
+        train(recipe, out=out, on_step=lambda progress: progress["step"] == 1)
+    summary = train(recipe, out=out)
+    assert summary.steps >= 2
+    run, data = load_run(out)
+    assert accuracy(run.model, data.test, run.last, "cpu") == summary.accuracy
+
+
+NARROW = {  # the same families, for CPUs
+    "mlp": "mlp",
+    "wide_resnet-28-2": "wide_resnet-10-1",
+    "wide_resnet-28-10": "wide_resnet-10-1",
+    "shake_shake-26-2x96d": "shake_shake-26-2x4d",
+    "pyramidnet-272-200": "pyramidnet-11-8",
+    "resnet-50": "resnet-18",
+}
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_a_recipe_runs_narrowly_in_batches_of_two(path, official, tmp_path, monkeypatch, one_thread):
+    recipe = read_recipe(path)
+    monkeypatch.setenv("OUTSPAN_DATA", str(official(recipe.data)))
+    through(path, ["batch=2", "size=32", f"model={NARROW[recipe.model]}"], 1e-5, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_a_recipe_runs_at_a_thousandth(path, official, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUTSPAN_DATA", str(official(read_recipe(path).data)))
+    small = ["batch=3"] if "imagenet" in path.stem else []  # a folder of six has no two batches of 160
+    through(path, small, 0.001, tmp_path)
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_a_recipe_says_what_to_expect(path):
+    text = path.read_text()
+    assert "Expected: " in text
+    assert "GPU hours" in text or "CPU core" in text
+    recipe = read_recipe(path)
+    if recipe.policy == "uncertain":
+        assert f"C = {recipe.candidates}, S = {recipe.keep}" in text
+
+
+def test_the_scale_is_an_option(run, official, monkeypatch, tmp_path):
+    monkeypatch.setenv("OUTSPAN_DATA", str(official("mnist")))
+    mnist = next(path for path in PAPER if path.stem == "mnist-mlp")
+    assert "test accuracy" in run("train", mnist, "--scale", "0.001", "-o", tmp_path / "run")
+    recipe, data = load_run(tmp_path / "run")[0].recipe, load_run(tmp_path / "run")[1]
+    assert (recipe.epochs, recipe.share, len(data.train), len(data.test)) == (1, 0.001, 1000, 1000)
+    for scale in ("0", "1.5", "-1"):
+        assert "scale must lie in (0, 1], got" in run("train", mnist, "--scale", scale, "-o", tmp_path / "none", code=2)
+
+
+def test_data_that_is_not_here_is_named_with_where_it_comes_from(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    imagenet = next(path for path in PAPER if "imagenet" in path.stem)
+    assert "no such folder; it has train/CLASS and val/CLASS" in run("train", imagenet, "-o", tmp_path / "run", code=2)

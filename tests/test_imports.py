@@ -12,12 +12,12 @@ import outspan
 ROOT = Path(outspan.__file__).parent
 FLOORS = [
     {"shapes", "rng", "plan", "config", "files"},
-    {"transforms", "kernels"},
+    {"transforms", "kernels", "text"},
     {"data", "models"},
     {"policies"},
     {"train"},
     {"measure", "theory"},
-    {"text", "report", "integrations"},
+    {"report", "integrations"},
     {"cli", "__main__"},
 ]
 

@@ -1,7 +1,7 @@
 """The only executor: checks a plan against its images, picks the backend, and says what each step means."""
 
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -13,7 +13,7 @@ from outspan.kernels import cpu, cuda
 from outspan.plan import Plan
 from outspan.shapes import Fill, Images, PerSample, UInt8
 from outspan.transforms.normalize import Normalize
-from outspan.transforms.table import TRANSFORMS, find
+from outspan.transforms.table import TRANSFORMS, Transform, find
 
 Backend = Literal["auto", "reference", "cpu", "cuda"]
 
@@ -168,9 +168,9 @@ def _check_images(images: Tensor) -> None:
         raise ValueError(f"images must have at least one pixel, got {list(images.shape[2:])}")
 
 
-def check_plan(plan: Plan, batch: int) -> None:
+def check_plan(plan: Plan, batch: int, known: Mapping[str, Transform] = TRANSFORMS) -> None:
     """Refuse, by name, a plan that does not fit a batch of this size: names, levels, partners, places, sources."""
-    found = [find(name) for name in plan.names]
+    found = [find(name, known) for name in plan.names]
     # Op -1 reads the last entry.
     low, high = np.array([*(t.levels for t in found), (-np.inf, np.inf)], dtype=np.float32).T
     mixes = np.array([*(t.mixes for t in found), False])

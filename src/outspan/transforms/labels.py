@@ -7,7 +7,7 @@ from outspan.kernels import send
 from outspan.plan import Plan
 from outspan.shapes import Float32, Num
 from outspan.transforms.apply import check_plan, check_source, magnitudes, rows_by_transform
-from outspan.transforms.table import find
+from outspan.transforms.table import ALL, find
 
 
 def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tuple[int, int]) -> Float32[Tensor, "M classes"]:
@@ -24,7 +24,7 @@ def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tup
     if not mixing:  # what else the plan does is no matter of labels
         check_source(plan, len(labels))
         return soft[send(plan.source[plan.out], device)].float()
-    check_plan(plan, len(labels))
+    check_plan(plan, len(labels), ALL)
     state = soft[send(plan.source, device)]
     for step in range(plan.ops.shape[1]):
         changes = rows_by_transform(plan, step, mixing)

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from outspan.config import unknown
+from outspan.text import ops
 from outspan.transforms import color, erase, filter, geometry, mix
 
 
@@ -15,7 +17,7 @@ from outspan.transforms import color, erase, filter, geometry, mix
 class Transform:
     """A function of a batch and the magnitude `rest + span·level`; level 0 is the identity if it is graded."""
 
-    function: Callable[..., Tensor]
+    function: Callable[..., Any]
     rest: float = 0.0
     span: float = 0.0  # 0: not graded, the level means nothing
     unit: str = ""
@@ -76,14 +78,26 @@ TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
     }
 )
 
+# Of documents; their level 0 changes nothing, too, and their place is the seed of what is drawn for each token.
+TEXT_TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
+    {
+        "switchout": Transform(ops.switchout, 0.0, 0.2, "temperature / length", signed=False, placed=True),
+        "word_replacement": Transform(ops.word_replacement, 0.0, 0.3, "share of words", signed=False, placed=True),
+        "back_translation": Transform(ops.back_translation, 0.0, 1.0, "share of sentences", signed=False, placed=True),
+    }
+)
+
 PAPER_16 = (
     "auto_contrast", "brightness", "color", "contrast", "cutout", "equalize", "invert", "mixup",
     "posterize", "rotate", "sharpness", "shear_x", "shear_y", "solarize", "translate_x", "translate_y",
 )  # fmt: skip
 
 
-def find(name: str) -> Transform:
+ALL: Mapping[str, Transform] = MappingProxyType({**TRANSFORMS, **TEXT_TRANSFORMS})
+
+
+def find(name: str, known: Mapping[str, Transform] = ALL) -> Transform:
     """Return a transform by name; an unknown name is a ValueError with the nearest known one."""
-    if name in TRANSFORMS:
-        return TRANSFORMS[name]
-    raise unknown("transform", name, TRANSFORMS)
+    if name in known:
+        return known[name]
+    raise unknown("transform", name, known)

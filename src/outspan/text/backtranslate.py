@@ -1,0 +1,262 @@
+"""Back-translation: engines behind one call, and the cache of sentences that training reads."""
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol, runtime_checkable
+
+from outspan.config import unknown
+
+_AT_ONCE = 200  # sentences that are written to the cache together
+_IN_FLIGHT = 64  # sentences that may be inside the pipelines when one dies
+_PATIENCE = 60  # seconds without an answer after which a pipeline counts as dead
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Translates sentences there and back, in order; None stands for one that the engine could not do."""
+
+    def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]: ...
+
+    def close(self) -> None: ...
+
+
+class Apertium:
+    """Apertium's rules (offline, Debian's packages): two pipelines that live as long as the engine, one behind the other.
+
+    Every sentence ends with its number, which Apertium passes on as formatting: a sentence that is lost or displaced is seen.
+    """
+
+    _SPECIAL = re.compile(r"([\\\[\]{}^$/@<>])")
+    _ESCAPED = re.compile(r"\\(.)")
+    _NUMBER = re.compile(r"\s*\[(\d+)\]\s*")
+
+    def __init__(self, pair: str) -> None:
+        there, _, back = pair.partition("-")
+        self.modes = [find_mode(f"{there}-{back}"), find_mode(f"{back}-{there}")]
+        self.processes: list[Any] = []
+
+    def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]:
+        """Translate; where a pipeline dies it is started again, and the sentences that were in it go through alone."""
+        done = 0
+        while done < len(sentences):
+            for answer in self._through(sentences[done:]):
+                yield answer
+                done += 1
+            for sentence in sentences[done : done + _IN_FLIGHT]:  # one of these it died of
+                yield next(self._through([sentence]), None)
+                done += 1
+
+    def close(self) -> None:
+        """End both pipelines."""
+        for process in self.processes:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            with suppress(ProcessLookupError):  # it may have died on its own
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self.processes = []
+
+    def _start(self) -> None:
+        options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "start_new_session": True}
+        source: Any = subprocess.PIPE
+        for mode in self.modes:
+            process = subprocess.Popen(_pipeline(mode), stdin=source, **options)  # noqa: S603, the command is Apertium's own
+            self.processes.append(process)
+            source = process.stdout
+        self.processes[0].stdout.close()  # the second holds it now
+
+    def _through(self, sentences: Sequence[str]) -> Iterator[str]:
+        """Send sentences through, and stop where a pipeline dies, or answers out of step, and has been ended."""
+        if not self.processes:
+            self._start()
+        into, out = self.processes[0].stdin, self.processes[1].stdout
+        # Written beside the reading: both pipes full would be a standstill.
+        lines = (self._SPECIAL.sub(r"\\\1", " ".join(text.split())) + f"[{i}]\0" for i, text in enumerate(sentences))
+        threading.Thread(target=_write, args=(into, lines), daemon=True).start()
+        number, rest = 0, b""
+        while number < len(sentences):
+            ready = select.select([out], [], [], _PATIENCE)[0]
+            chunk = os.read(out.fileno(), 1 << 16) if ready else b""
+            *whole, rest = (rest + chunk).split(b"\0")
+            for answer in whole:
+                back = self._read(number, answer.decode(errors="replace"))
+                if back is None:
+                    return self.close()
+                yield back
+                number += 1
+            if not chunk:
+                return self.close()
+        return None
+
+    def _read(self, number: int, answer: str) -> str | None:
+        numbers = self._NUMBER.findall(answer)
+        if numbers != [str(number)]:
+            return None
+        return " ".join(self._ESCAPED.sub(r"\1", self._NUMBER.sub(" ", answer)).split())
+
+
+def find_mode(pair: str) -> Path:
+    """Return the file that says how Apertium translates a pair; where it is not installed, how to install it."""
+    named = "-".join(sorted(pair.split("-")))
+    path = Path("/usr/share/apertium/modes") / f"{pair}.mode"
+    if shutil.which("apertium-wblank-mode") is None or shutil.which("lt-proc") is None or not path.exists():
+        how = f"apt-get install --no-install-recommends apertium apertium-{named}"
+        raise ValueError(f"Apertium for {pair} is not installed (no {path}): {how}")
+    return path
+
+
+def _pipeline(mode: Path) -> list[str]:
+    """Return the command of a mode in which every program answers at each null byte; unknown words pass unmarked (-n)."""
+    command = ["apertium-wblank-mode", "-z", str(mode)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    return ["bash", "-c", done.stdout, "apertium", "-n", ""]
+
+
+def _write(into: Any, lines: Iterable[str]) -> None:
+    with suppress(OSError, ValueError):  # the reader sees that a pipeline has died
+        for line in lines:
+            into.write(line.encode())
+        into.flush()
+
+
+class Marian:
+    """Marian's neural models through transformers: names or folders of safetensors weights, there and back."""
+
+    def __init__(self, pair: str) -> None:
+        try:
+            import transformers  # noqa: F401  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise ValueError("the engine marian needs transformers: pip install 'outspan[text]'") from None
+        there, _, back = pair.partition("-")
+        ways = (
+            pair.split(",") if "," in pair else [f"Helsinki-NLP/opus-mt-{there}-{back}", f"Helsinki-NLP/opus-mt-{back}-{there}"]
+        )
+        self.ways = [_load_marian(name) for name in ways]
+
+    def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]:
+        """Translate in batches, the likeliest words at each step."""
+        for i in range(0, len(sentences), 64):
+            texts = list(sentences[i : i + 64])
+            for tokenizer, model in self.ways:
+                inputs = tokenizer(texts, return_tensors="pt", padding=True, truncation=True).to(model.device)
+                texts = tokenizer.batch_decode(model.generate(**inputs, num_beams=1, do_sample=False), skip_special_tokens=True)
+            yield from (text.strip() for text in texts)
+
+    def close(self) -> None:
+        """Nothing is to be ended."""
+
+
+def _load_marian(name: str) -> tuple[Any, Any]:
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer  # pyright: ignore[reportMissingImports]
+
+    from outspan.text.models import refuse_pickles
+
+    refuse_pickles(name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        model = AutoModelForSeq2SeqLM.from_pretrained(name, use_safetensors=True, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"marian model {name!r} cannot be loaded ({str(error).splitlines()[0]})") from None
+    return tokenizer, model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+ENGINES: Mapping[str, Callable[[str], Engine]] = MappingProxyType({"apertium": Apertium, "marian": Marian})
+
+
+def open_engine(name: str, pair: str) -> Engine:
+    """Return an engine for a pair of languages, e.g. "eng-spa"; for one that is not installed, how to install it."""
+    if name not in ENGINES:
+        raise unknown("engine", name, ENGINES)
+    if not re.fullmatch(r"\w+-\w+", pair) and not (name == "marian" and pair.count(",") == 1):
+        raise ValueError(f"a pair is two languages, e.g. eng-spa, got {pair!r}")
+    return ENGINES[name](pair)
+
+
+def backtranslate(
+    sentences: Iterable[str],
+    out: Path,
+    *,
+    engine: str = "apertium",
+    pair: str = "eng-spa",
+    on_batch: Callable[[int, int], bool | None] = lambda done, total: None,
+) -> tuple[int, int]:
+    """Translate what the cache does not have yet, and return how many sentences it holds and how many failed.
+
+    What comes out of the engine is appended, so a crash loses none that was written. `on_batch` is told how many are done and
+    how many there are; where it returns True the work stops there.
+    """
+    wanted = list(dict.fromkeys(sentences))
+    head = {"engine": engine, "pair": pair}
+    have = read_cache(out, head) if out.exists() and out.stat().st_size else None
+    missing = [sentence for sentence in wanted if have is None or sentence not in have]
+    if have is None:
+        _append(out, [head])
+    elif missing:
+        _mend(out)
+    done = len(wanted) - len(missing)
+    found = dict(have or {})
+    if missing:
+        through = open_engine(engine, pair)
+        try:
+            answers = zip(missing, through(missing), strict=True)
+            while some := list(islice(answers, _AT_ONCE)):
+                _append(out, [{"text": text, "back": back} for text, back in some])
+                found |= some
+                done += len(some)
+                if on_batch(done, len(wanted)):
+                    break
+        finally:
+            through.close()
+    return len(found), sum(back is None for back in found.values())
+
+
+def read_cache(path: Path, head: Mapping[str, str] | None = None) -> dict[str, str | None]:
+    """Return every sentence of a cache and its back-translation; a last line that a crash tore off counts for nothing.
+
+    Where `head` is given, the cache must be of that engine and pair.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; `outspan text backtranslate` makes a cache") from None
+    found: dict[str, str | None] = {}
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            row = json.loads(line)
+            if number == 1:
+                made = {"engine": str(row["engine"]), "pair": str(row["pair"])}
+                if head is not None and made != dict(head):
+                    raise ValueError(f"made by {made['engine']} for {made['pair']}, not by {head['engine']} for {head['pair']}")
+                continue
+            found[str(row["text"])] = None if row["back"] is None else str(row["back"])
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number}: not a cache of back-translations ({error})") from None
+    return found
+
+
+def _append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _mend(path: Path) -> None:
+    """Cut off the line that a crash left unfinished."""
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(path, whole)

@@ -1,0 +1,201 @@
+"""Documents and their labels, read from the official IMDb, CSV, JSONL and folders of text; and how they fall into sentences."""
+
+import csv
+import gzip
+import io
+import json
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from outspan import rng
+from outspan.shapes import Int64
+
+TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
+_MOST_CLASSES = 1_000
+_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
+_END = re.compile(r"""[.!?…]+["'”\u2019)\]]*\s+|\s*\n\s*""")
+_ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|etc|e\.g|i\.e)|\b[A-Z])\.\s+$")
+_SHARE = 5  # of a table without a test file, every fifth row is for testing
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Texts and their labels, as they were read."""
+
+    texts: Sequence[str] = field(repr=False)
+    labels: Int64[Tensor, " N"]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.texts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Nothing yet: a text has no length before it is cut into tokens."""
+        return ()
+
+    def take(self, rows: Tensor) -> "Documents":
+        """Return some of the documents."""
+        texts = [self.texts[int(row)] for row in rows]
+        return Documents(texts, self.labels[rows])
+
+
+Read = tuple[Documents, Documents, tuple[str, ...]]  # train, test, and the classes
+Row = tuple[str, str, str]  # where it stands, its text, its label
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, in order; joined by spaces they are the text, but for white space.
+
+    >>> sentences("Mr. Bean is odd. I liked it!  (Really?) Yes")
+    ['Mr. Bean is odd.', 'I liked it!', '(Really?)', 'Yes']
+    """
+    found, start = [], 0
+    for match in _END.finditer(text):
+        if "\n" in match[0] or not _ABBREVIATED.search(text, start, match.end()):
+            found.append(text[start : match.end()].strip())
+            start = match.end()
+    found.append(text[start:].strip())
+    return [sentence for sentence in found if sentence]
+
+
+def is_text(path: Path) -> bool:
+    """Return whether a path holds text: a table, or a folder of tables or of class folders with .txt files."""
+    if path.is_dir():
+        return any(_table(path, kind) for kind in ("train", "test")) or next(path.glob("train/*/*.txt"), None) is not None
+    return path.name.lower().endswith(TABLES)
+
+
+def read_documents(path: Path, *, text: str = "text", label: str = "label") -> Read:
+    """Return train, test and the classes of a table, a folder with a train and a test table, or train/CLASS/*.txt folders.
+
+    A table alone is divided: a fifth of its rows, drawn once for all, are for testing. `text` and `label` are its columns.
+    """
+    if path.is_dir() and not any(_table(path, kind) for kind in ("train", "test")):
+        names = [path / "train", next((path / name for name in ("test", "val") if (path / name).is_dir()), path / "test")]
+        train, test = (list(_folder_rows(name)) for name in names)
+    elif path.is_dir():
+        train, test = (list(_rows(_table(path, kind) or path / f"{kind}.csv", text, label)) for kind in ("train", "test"))
+    else:
+        rows = list(_rows(path, text, label))
+        order = rng.generator(0, "test", len(rows)).permutation(len(rows)).tolist()
+        held = set(order[: max(1, len(rows) // _SHARE)])
+        train, test = ([row for i, row in enumerate(rows) if (i in held) == testing] for testing in (False, True))
+    classes = _classes(train, path)
+    return _documents(train, classes), _documents(test, classes), classes
+
+
+def _documents(rows: Sequence[Row], classes: tuple[str, ...]) -> Documents:
+    number = {name: i for i, name in enumerate(classes)}
+    for where, text, label in rows:
+        if not text.strip():
+            raise ValueError(f"{where}: an empty document")
+        if label not in number:
+            raise ValueError(f"{where}: label {label!r} is not among the classes of train ({', '.join(classes[:10])})")
+    return Documents([text for _, text, _ in rows], torch.tensor([number[label] for *_, label in rows], dtype=torch.int64))
+
+
+def _classes(rows: Sequence[Row], path: Path) -> tuple[str, ...]:
+    """Return the classes, in order; a column of free text or of one value is none."""
+    for where, _, label in rows:
+        if not label.strip():
+            raise ValueError(f"{where}: an empty label")
+    found = sorted(
+        {label for *_, label in rows}, key=lambda name: (not name.isdecimal(), name.rjust(20) if name.isdecimal() else name)
+    )
+    if not 2 <= len(found) <= _MOST_CLASSES or len(found) > max(2, len(rows) // 2):
+        raise ValueError(f"{path}: the labels are {len(found)} different values in {len(rows)} rows, not classes; "
+                         f"for another column: --set label_column=NAME")  # fmt: skip
+    return tuple(found)
+
+
+def _table(folder: Path, kind: str) -> Path | None:
+    return next((folder / f"{kind}{suffix}" for suffix in TABLES if (folder / f"{kind}{suffix}").is_file()), None)
+
+
+def _folder_rows(folder: Path) -> Iterator[Row]:
+    """Return the text files of class folders; IMDb's folder of unlabelled reviews is none."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder.parent}: needs the folders train and test, each with a folder a class; {folder} is missing")
+    kinds = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name != "unsup" and entry.name[0] != ".")
+    for kind in kinds:
+        files = sorted(kind.glob("*.txt"))
+        if not files:
+            raise ValueError(f"{kind}: an empty class folder, expected .txt files")
+        for file in files:
+            yield str(file), read_text(file), kind.name
+
+
+def read_text(path: Path) -> str:
+    """Return the text of one UTF-8 file."""
+    try:
+        return clean(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 (byte {error.start}); convert it first") from None
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+
+
+def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
+    """Return the rows of a table, each with the place that an error names."""
+    lines = _lines(path)
+    found = _json_rows(path, lines) if path.name.lower().endswith((".jsonl", ".jsonl.gz")) else _csv_rows(path, lines)
+    for where, row in found:
+        for column in (text, label):
+            if row.get(column) is None:
+                option = "text_column" if column == text else "label_column"
+                known = ", ".join(map(str, row)) or "none"
+                raise ValueError(f"{where}: no column {column!r} (it has {known}); for another: --set {option}=NAME")
+        yield where, clean(str(row[text])), str(row[label]).strip()
+
+
+def clean(text: str) -> str:
+    """Return a text with HTML's line breaks as line breaks, and without what no document has: null bytes."""
+    return _BREAK.sub("\n", text).replace("\0", " ")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Return the lines of a UTF-8 file, plain or .gz; what is not UTF-8 is an error that names its line."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        raise ValueError(f"{path}: no such file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from None
+    try:
+        return io.StringIO(data.decode("utf-8-sig"), newline="")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: not UTF-8 (byte {data[error.start]:#04x}); convert it first") from None
+
+
+def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if not line.strip():
+                continue
+            raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}, line {number}: expected an object with a text and a label, got {type(row).__name__}")
+        yield f"{path}, line {number}", row
+
+
+def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+    try:
+        for row in reader:
+            if row.get(None) is not None:
+                raise ValueError(f"{path}, line {reader.line_num}: more fields than the header has; quote the text")
+            yield f"{path}, line {reader.line_num}", row
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: not CSV ({error})") from None

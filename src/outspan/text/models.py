@@ -1,0 +1,114 @@
+"""Pretrained text classifiers through transformers: safetensors alone, and no code but the library's own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from outspan.shapes import Int64, Num
+from outspan.text.tokens import Tokenizer, wrap_tokenizer
+
+_TOKENS = 1 << 16  # that are evaluated at once: candidates are several batches
+
+
+class Classifier(nn.Module):
+    """A model of transformers as a function of tokens alone: what is padding is masked, logits come out."""
+
+    def __init__(self, model: nn.Module, padding: int) -> None:
+        super().__init__()
+        self.model, self.padding = model, padding
+
+    def forward(self, tokens: Int64[Tensor, "B T"]) -> Num[Tensor, "B classes"]:
+        """Return the logits; without gradients a few rows at a time."""
+        at_once = len(tokens) if torch.is_grad_enabled() else max(1, _TOKENS // tokens.shape[1])
+        if len(tokens) <= at_once:
+            return self._logits(tokens)
+        return torch.cat([self._logits(some) for some in tokens.split(at_once)])
+
+    def _logits(self, tokens: Tensor) -> Tensor:
+        return self.model(input_ids=tokens, attention_mask=(tokens != self.padding).long()).logits
+
+
+def load_classifier(name: str, classes: int, length: int) -> Classifier:
+    """Return a classifier by its name on the hub or its folder; its head, where it has none yet, is initialised at random."""
+    transformers = _transformers(name)
+    config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, num_labels=classes, trust_remote_code=False))
+    most = getattr(config, "max_position_embeddings", None)
+    offset = 2 if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert") else 0  # positions begin there
+    if most is not None and length > most - offset:
+        raise ValueError(f"length must be at most the {most - offset} positions of {name!r}, got {length}")
+    with _quietly(transformers):
+        model = _ask(
+            name,
+            lambda: transformers.AutoModelForSequenceClassification.from_pretrained(
+                name, config=config, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
+                ignore_mismatched_sizes=True,  # a head for other classes is replaced
+            ),
+        )  # fmt: skip
+    return Classifier(model, _padding(config))
+
+
+def load_tokenizer(name: str) -> Tokenizer:
+    """Return the fast tokenizer that belongs to a model, by its name on the hub or its folder."""
+    transformers = _transformers(name)
+    with _quietly(transformers):
+        found = _ask(name, lambda: transformers.AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False))
+        config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
+    if not getattr(found, "is_fast", False):
+        raise ValueError(f"model {name!r} has no fast tokenizer (tokenizer.json)")
+    return wrap_tokenizer(found.backend_tokenizer, _padding(config))
+
+
+def refuse_pickles(name: str) -> None:
+    """Refuse a folder whose weights are a pickle alone: unpickling runs whatever code is in it."""
+    folder = Path(name)
+    if folder.is_dir() and not any(folder.glob("*.safetensors")):
+        pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5") for path in folder.glob(kind))
+        if pickled:
+            raise ValueError(
+                f"{folder}: only {pickled[0]}, a pickle, which can run code when it is read; convert it to safetensors"
+            )
+        raise ValueError(f"{folder}: no weights (*.safetensors)")
+
+
+def _transformers(name: str) -> Any:
+    refuse_pickles(name)
+    try:
+        import transformers  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ValueError(f"model {name!r} needs transformers: pip install 'outspan[text]'") from None
+    return transformers
+
+
+def _padding(config: Any) -> int:
+    found = getattr(config, "pad_token_id", None)
+    return 0 if found is None else int(found)
+
+
+class _quietly:
+    """Keep transformers from printing: that a head is new is what fine-tuning is."""
+
+    def __init__(self, transformers: Any) -> None:
+        self.logging = transformers.utils.logging
+
+    def __enter__(self) -> None:
+        self.before = self.logging.get_verbosity()
+        self.bars = self.logging.is_progress_bar_enabled()
+        self.logging.set_verbosity_error()
+        self.logging.disable_progress_bar()
+
+    def __exit__(self, *_: Any) -> None:
+        self.logging.set_verbosity(self.before)
+        if self.bars:
+            self.logging.enable_progress_bar()
+
+
+def _ask(name: str, load: Callable[[], Any]) -> Any:
+    """Load from the hub or a folder; whatever is wrong is a ValueError of one line."""
+    try:
+        return load()
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"model {name!r} cannot be loaded ({reason[0]})") from None

@@ -1,0 +1,216 @@
+"""Documents as tokens: what a model reads, where its sentences are, and what may be put in their place."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outspan.shapes import Int64
+from outspan.text.documents import Documents, sentences
+from outspan.text.ops import Law
+
+TRUNCATIONS = ("head", "tail", "head+tail")
+_UNUSED = re.compile(r"\[unused\d+\]|<unused\d+>|<0x[0-9A-F]{2}>")
+_WINDOW = 50  # batches within which documents are sorted by length
+_CHUNK = 20_000  # texts that are cut into tokens at once
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """A fast tokenizer, and what surrounds the tokens of a text: special tokens before and after it, and padding."""
+
+    backend: Any = field(repr=False)
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    padding: int
+    vocabulary: np.ndarray = field(repr=False)  # int32: every token but special and unused ones
+    wordlike: np.ndarray = field(repr=False)  # bool by token: has a letter or a digit
+
+    def __call__(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return all tokens, where each text begins among them (and the last ends), and which tokens are whole words."""
+        parts, counts, words = [], [], []
+        for i in range(0, len(texts), _CHUNK):
+            found = self.backend.encode_batch(list(texts[i : i + _CHUNK]), add_special_tokens=False)
+            counts += [len(one.ids) for one in found]
+            parts.append(np.fromiter((token for one in found for token in one.ids), np.int32))
+            words.append(np.fromiter((-1 if word is None else word for one in found for word in one.word_ids), np.int64))
+        tokens = np.concatenate([np.empty(0, np.int32), *parts])
+        starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+        word = np.concatenate([np.empty(0, np.int64), *words]) + np.repeat(np.arange(len(texts)), np.diff(starts)) * 2**32
+        apart = np.ones(len(tokens) + 1, dtype=bool)
+        apart[1:-1] = word[1:] != word[:-1]
+        return tokens, starts, apart[:-1] & apart[1:] & self.wordlike[tokens]
+
+
+def wrap_tokenizer(backend: Any, padding: int) -> Tokenizer:
+    """Return a backend of the tokenizers library with what is around a text; it neither cuts nor pads."""
+    backend.no_truncation()
+    backend.no_padding()
+    whole = backend.encode("a")
+    special = np.array(whole.special_tokens_mask, dtype=bool)
+    inside = np.flatnonzero(~special)
+    ids = whole.ids
+    first, last = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (len(ids), len(ids))
+    size = backend.get_vocab_size(with_added_tokens=True)
+    names = [backend.id_to_token(i) or "" for i in range(size)]
+    kept = np.array([bool(name) and _UNUSED.fullmatch(name) is None for name in names])
+    kept[[number for number, token in backend.get_added_tokens_decoder().items() if token.special and number < size]] = False
+    kept[[i for i in (*ids[:first], *ids[last:], padding) if i < size]] = False
+    wordlike = np.array([any(map(str.isalnum, name)) for name in names]) & kept
+    return Tokenizer(backend, tuple(ids[:first]), tuple(ids[last:]), padding, np.flatnonzero(kept).astype(np.int32), wordlike)
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """The tokens of all documents in one array, and after them those of their back-translated sentences."""
+
+    tokenizer: Tokenizer
+    tokens: np.ndarray  # int32 [P]
+    weights: np.ndarray | None  # float32 [P], how little each says in its document; None for what is only tested on
+    spans: np.ndarray  # int64 [S, 4]: a sentence's first token and its end, and those of its back-translation
+    starts: np.ndarray  # int64 [N + 1]: a document's first sentence, and the end of the last
+    law: Law
+    translated: bool  # whether there are back-translations
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many tokens each document has, int64 [N]."""
+        ends = np.concatenate([[0], np.cumsum(self.spans[:, 1] - self.spans[:, 0])])
+        return np.diff(ends[self.starts])
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Documents of a corpus and their labels, cut to a length when a batch asks for them."""
+
+    corpus: Corpus
+    rows: np.ndarray = field(repr=False)  # which documents, int64 [N]
+    labels: Int64[Tensor, " N"]
+    length: int  # of what the model reads, special tokens and all
+    truncate: str = "tail"  # which part of a long document is kept
+
+    def __post_init__(self) -> None:
+        if self.truncate not in TRUNCATIONS:
+            raise ValueError(f"truncate must be one of {', '.join(TRUNCATIONS)}, got {self.truncate!r}")
+        special = len(self.corpus.tokenizer.before) + len(self.corpus.tokenizer.after)
+        if self.length <= special:
+            raise ValueError(f"length must be above the {special} special tokens, got {self.length}")
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.rows)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of what the model reads, at most."""
+        return (self.length,)
+
+    def take(self, rows: Tensor) -> "Encoded":
+        """Return some of the documents."""
+        return Encoded(self.corpus, self.rows[rows.numpy()], self.labels[rows], self.length, self.truncate)
+
+    def to(self, device: torch.device) -> "Encoded":
+        """Return it as it is: tokens are put together on the host."""
+        return self
+
+    def batches(self, rows: Sequence[Tensor], device: torch.device) -> Iterator[tuple["Passages", Tensor]]:
+        """Return the documents and labels of each batch of rows."""
+        for some in rows:
+            yield Passages(self, self.rows[some.numpy()], device), self.labels[some].to(device)
+
+    @property
+    def by_length(self) -> Tensor:
+        """The documents' order by length, so that little is padded."""
+        return torch.from_numpy(np.argsort(self.corpus.lengths[self.rows], kind="stable"))
+
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Nothing: tokens have no mean."""
+        return (), ()
+
+    def cut(self, order: Tensor, batch: int) -> list[Tensor]:
+        """Return an order of the documents in batches of like length: sorted within windows, the batches then as drawn."""
+        lengths = torch.from_numpy(np.minimum(self.corpus.lengths[self.rows], self.length))
+        place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+        found = []
+        for window in order.split(_WINDOW * batch):
+            alike = window[lengths[window].argsort(stable=True)].split(batch)
+            found += sorted(alike, key=lambda rows: int(place[rows[0]]))  # where one of them was drawn: at random
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Passages:
+    """A batch of documents, not yet put together: `outspan.text.apply` does, as a plan says."""
+
+    split: Encoded
+    rows: np.ndarray = field(repr=False)  # documents of the corpus
+    device: torch.device
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.rows)
+
+
+def encode(
+    documents: Documents,
+    tokenizer: Tokenizer,
+    *,
+    length: int,
+    truncate: str = "tail",
+    cache: Mapping[str, str | None] | None = None,
+    train: bool = True,
+) -> Encoded:
+    """Cut documents into tokens; for `train` with what word replacement needs, and back-translations where a cache is given."""
+    parts = [sentences(text) for text in documents.texts]
+    flat = [" " * (i > 0) + one for part in parts for i, one in enumerate(part)]  # some tokenizers see the space
+    starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+    tokens, ends, whole = tokenizer(flat)
+    spans = np.stack([ends[:-1], ends[1:], ends[:-1], ends[1:]], axis=1)
+    document = np.repeat(np.repeat(np.arange(len(parts)), np.diff(starts)), np.diff(ends))  # of each token
+    if cache is not None and train:
+        backs = [(i, back) for i, one in enumerate(flat) if (back := cache.get(one.strip())) and back != one.strip()]
+        others, other_ends, other_whole = tokenizer([" " * flat[i].startswith(" ") + back for i, back in backs])
+        at = np.array([i for i, _ in backs], dtype=np.int64)
+        spans[at, 2], spans[at, 3] = other_ends[:-1] + len(tokens), other_ends[1:] + len(tokens)
+        owner = np.repeat(np.repeat(np.arange(len(parts)), np.diff(starts))[at], np.diff(other_ends))
+        tokens, whole = np.concatenate([tokens, others]), np.concatenate([whole, other_whole])
+        document = np.concatenate([document, owner + len(parts)])  # a document of its own, as far as counting goes
+    own = spans[-1, 1] if len(spans) else 0
+    law, weights = _law(tokenizer, tokens, whole, document, int(own), len(parts)) if train else (_no_law(tokenizer), None)
+    corpus = Corpus(tokenizer, tokens, weights, spans, starts, law, cache is not None)
+    return Encoded(corpus, np.arange(len(documents)), documents.labels, length, truncate)
+
+
+def _no_law(tokenizer: Tokenizer) -> Law:
+    return Law(tokenizer.vocabulary, np.empty(0, np.int32), np.empty(0))
+
+
+def _law(
+    tokenizer: Tokenizer, tokens: np.ndarray, whole: np.ndarray, document: np.ndarray, own: int, count: int
+) -> tuple[Law, np.ndarray]:
+    """Return UDA's two laws: which words may come in, and for every token how little it says in its document.
+
+    A word w comes in with a chance proportional to max S - S(w), S = frequency · IDF, both of the documents as they are.
+    """
+    size = len(tokenizer.wordlike)
+    kinds, where, many = np.unique(document * size + tokens, return_inverse=True, return_counts=True)
+    present = np.bincount(kinds[kinds < count * size] % size, minlength=size)  # in how many documents
+    idf = np.log(count / np.maximum(present, 1))
+    total = np.bincount(document, minlength=2 * count)
+    value = many[where] / total[document] * idf[tokens]
+    highest = np.zeros(2 * count)
+    np.maximum.at(highest, document, value)
+    low = np.where(whole, highest[document] - value, 0)
+    mean = np.bincount(document, low, minlength=2 * count) / np.maximum(np.bincount(document, whole, minlength=2 * count), 1)
+    flat = mean[document] <= 1e-12  # every word says the same
+    weights = np.where(flat, whole, low / np.where(flat, 1, mean[document])).astype(np.float32)
+    frequency = np.bincount(tokens[:own][whole[:own]], minlength=size)
+    words = np.flatnonzero(frequency)
+    score = frequency[words] * idf[words]
+    chance = score.max(initial=0) - score
+    chance = chance if chance.sum() > 0 else np.ones(len(words))
+    return Law(tokenizer.vocabulary, words.astype(np.int32), np.cumsum(chance) / max(chance.sum(), 1)), weights

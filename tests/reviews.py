@@ -1,0 +1,72 @@
+"""Reviews made of a few words, and a tiny BERT of random weights for them: all that text needs."""
+
+import numpy as np
+import torch
+
+from outspan import rng
+
+GOOD = ("wonderful", "great", "superb", "lovely")
+BAD = ("awful", "boring", "terrible", "dull")
+PLAIN = (
+    "the",
+    "a",
+    "film",
+    "plot",
+    "actor",
+    "was",
+    "is",
+    "and",
+    "with",
+    "scene",
+    "in",
+    "of",
+    "very",
+    "quite",
+    "story",
+    "music",
+)
+PIECES = ("un", "##like", "##ly", "##s", ".", ",", "!")
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+UNUSED = ("[unused0]", "[unused1]")
+WORDS = (*SPECIAL, *UNUSED, *GOOD, *BAD, *PLAIN, *PIECES)
+
+
+def make_reviews(count: int, seed: int = 0) -> list[tuple[str, int]]:
+    """Return reviews of a few sentences, with a word or two that give the label away."""
+    draw = rng.generator(seed, "reviews")
+    found = []
+    for i in range(count):
+        label = i % 2
+        telling = list(draw.choice(GOOD if label else BAD, 2))
+        plain = [list(draw.choice(PLAIN, int(draw.integers(3, 9)))) for _ in range(int(draw.integers(2, 5)))]
+        for words in plain[:2]:
+            words.insert(int(draw.integers(0, len(words))), telling.pop())
+        plain[-1].append("unlikely")
+        found.append((" ".join(" ".join(words) + "." for words in plain), label))
+    return found
+
+
+def write_model(folder, *, layers: int = 1, positions: int = 64, hidden: int = 16) -> None:
+    """Write a BERT of random weights and a WordPiece tokenizer."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel
+
+    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))  # noqa: S106
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.enable_truncation(8)  # as some published files have it: ours must not cut
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = BertConfig(
+        vocab_size=len(WORDS), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=2,
+        intermediate_size=2 * hidden, max_position_embeddings=positions, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(7)
+    BertModel(config).save_pretrained(folder)
+
+
+def uniform_seeds(count: int) -> np.ndarray:
+    """Return seeds as plans have them."""
+    return rng.generator(5, "seeds").integers(0, 2**63, count).astype(np.uint64)

@@ -1,0 +1,47 @@
+"""A tiny BERT in a folder, and reviews for it."""
+
+import json
+
+import pytest
+
+from reviews import make_reviews, write_model
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """The folder of a tiny BERT."""
+    folder = tmp_path_factory.mktemp("bert")
+    write_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tiny_model):
+    """Its tokenizer."""
+    from outspan.text.models import load_tokenizer
+
+    return load_tokenizer(str(tiny_model))
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """A folder of 40 and 20 reviews as JSONL."""
+    folder = tmp_path / "reviews"
+    folder.mkdir()
+    for kind, count, seed in (("train", 40, 0), ("test", 20, 1)):
+        rows = [{"text": text, "label": label} for text, label in make_reviews(count, seed)]
+        (folder / f"{kind}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """A cache in which every sentence of the reviews comes back reversed."""
+    from outspan.text.documents import sentences
+
+    path = tmp_path / "cache.jsonl"
+    rows: list[dict] = [{"engine": "apertium", "pair": "eng-spa"}]
+    for text, _ in make_reviews(40):
+        rows += [{"text": one, "back": " ".join(reversed(one[:-1].split())) + " ."} for one in sentences(text)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path

@@ -1,0 +1,154 @@
+"""Tokens: a plan changes what it says, within the length, and never what is around a text."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from outspan import Plan, apply, rng, uniform
+from outspan.text.apply import Framed
+from outspan.text.apply import apply as apply_to_text
+from outspan.text.backtranslate import read_cache
+from outspan.text.documents import Documents
+from outspan.text.tokens import Passages, encode
+from outspan.transforms.table import TEXT_TRANSFORMS
+from reviews import SPECIAL, UNUSED, WORDS, make_reviews
+
+CPU = torch.device("cpu")
+
+
+def split_of(texts, tokenizer, **options):
+    return encode(Documents(list(texts), torch.zeros(len(texts), dtype=torch.int64)), tokenizer, **({"length": 48} | options))
+
+
+def whole(split) -> Passages:
+    return next(split.batches([torch.arange(len(split))], CPU))[0]
+
+
+def words_of(row: torch.Tensor) -> str:
+    return " ".join(WORDS[i] for i in row.tolist())
+
+
+def reviews(count: int = 20) -> list[str]:
+    return [text for text, _ in make_reviews(count)]
+
+
+def test_nothing_done_is_what_the_tokenizer_gives(tokenizer):
+    found = Framed()(whole(split_of(reviews(), tokenizer)))
+    for row, text in zip(found.tolist(), reviews(), strict=True):
+        ids = tokenizer.backend.encode(text).ids
+        assert row == ids + [0] * (len(row) - len(ids))
+
+
+@pytest.mark.parametrize(
+    ("truncate", "kept"), [("head", "the a film plot"), ("tail", "is and with scene"), ("head+tail", "the and with scene")]
+)
+def test_long_documents_are_cut_where_asked(truncate, kept, tokenizer):
+    split = split_of(["the a film plot actor was is and with scene", "the a"], tokenizer, length=6, truncate=truncate)
+    found = Framed()(whole(split))
+    assert words_of(found[0]) == f"[CLS] {kept} [SEP]"
+    assert words_of(found[1]) == "[CLS] the a [SEP] [PAD] [PAD]"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), depth=st.integers(1, 3), length=st.integers(3, 60))
+def test_specials_padding_and_length_are_left_alone(tokenizer, cache, seed, depth, length):
+    split = split_of(reviews(6), tokenizer, length=length, cache=read_cache(cache))
+    plan = uniform(depth, transforms=tuple(TEXT_TRANSFORMS), probability=1.0)(
+        6, rng=rng.generator(seed, "augment"), candidates=2
+    )
+    found = apply_to_text(whole(split), plan)
+    assert found.shape[0] == 12
+    assert found.shape[1] <= length
+    assert (found[:, 0] == 2).all()
+    ends = (found == 3).nonzero()
+    assert len(ends) == 12  # one [SEP] each
+    for row, (i, end) in zip(found, ends.tolist(), strict=True):
+        assert i >= 0
+        assert (row[end + 1 :] == 0).all()
+        assert not {*row[1:end].tolist()} & {*range(len(SPECIAL) + len(UNUSED))} - {1}  # none comes in
+    again = apply_to_text(whole(split), plan[torch.arange(5, 12)])
+    width = min(again.shape[1], found.shape[1])
+    assert torch.equal(again[:, :width], found[5:, :width])
+    assert not again[:, width:].any()
+
+
+def test_a_level_of_zero_changes_nothing(tokenizer, cache):
+    split = split_of(reviews(), tokenizer, cache=read_cache(cache))
+    expected = Framed()(whole(split))
+    for name in TEXT_TRANSFORMS:
+        plan = Plan.of([[name]] * 20, levels=[[0.0]] * 20, places=[[[0.1, 0.2, 0.3, 0.4]]] * 20)
+        assert torch.equal(apply_to_text(whole(split), plan), expected)
+
+
+def test_back_translation_takes_whole_sentences(tokenizer, cache):
+    texts = reviews(1)
+    split = split_of(texts, tokenizer, cache=read_cache(cache), length=64)
+    plan = Plan.of([["back_translation"]], levels=[[1.0]])
+    backs = " ".join(" ".join(reversed(one.split())) + " ." for one in texts[0].rstrip(".").split(". "))
+    assert apply_to_text(whole(split), plan)[0].tolist() == tokenizer.backend.encode(backs).ids + [0] * (
+        apply_to_text(whole(split), plan).shape[1] - len(tokenizer.backend.encode(backs).ids)
+    )
+    halves = Plan.of([["back_translation"]] * 400, levels=[[0.5]] * 400, source=[0] * 400,
+                     places=[[[i / 400, 0.0, 0.0, 0.0]] for i in range(400)])  # fmt: skip
+    first = {tuple(row[:4]) for row in apply_to_text(whole(split), halves).tolist()}
+    assert len(first) == 2  # the first sentence as it is, or translated: nothing between
+
+
+def test_weights_are_udas_by_hand(tokenizer):
+    texts = ["the film the plot", "the music wonderful unlikely", "the actor ."]
+    split = split_of(texts, tokenizer)
+    idf = {"the": 0.0, **dict.fromkeys(("film", "plot", "music", "wonderful", "actor"), math.log(3))}
+    tfidf = [idf["film"] / 4 if word != "the" else 0.0 for word in ("the", "film", "the", "plot")]
+    low = [max(tfidf) - value for value in tfidf]
+    np.testing.assert_allclose(split.corpus.weights[:4], np.array(low) / np.mean(low), rtol=1e-6)
+    assert split.corpus.weights[-1] == 0  # a full stop
+    assert not split.corpus.weights[7:10].any()  # un ##like ##ly: no piece of a word is replaced alone
+    law = split.corpus.law
+    score = {"the": 4 * 0.0, "film": math.log(3), "wonderful": math.log(3)}
+    chance = np.diff([0.0, *law.cumulative])
+    by_word = dict(zip([WORDS[i] for i in law.words], chance, strict=True))
+    assert by_word["the"] == pytest.approx(1.0)  # all others have the highest score, so none of them comes in
+    assert by_word["film"] == pytest.approx(0.0)
+    assert set(by_word) == {"the", "film", "plot", "music", "wonderful", "actor"}
+    assert score["the"] < score["film"]
+
+
+def test_batches_are_of_like_length_and_whole(tokenizer):
+    split = split_of(reviews(33), tokenizer)
+    order = torch.from_numpy(rng.generator(0, "order", 0).permutation(33))
+    batches = split.cut(order, 4)
+    assert [len(rows) for rows in batches].count(4) == 8
+    assert sorted(int(row) for rows in batches for row in rows) == list(range(33))
+    lengths = torch.from_numpy(split.corpus.lengths)
+    spread = sum(int(lengths[rows].max() - lengths[rows].min()) for rows in batches)
+    plain = sum(int(lengths[rows].max() - lengths[rows].min()) for rows in order.split(4))
+    assert spread < plain / 2
+    firsts = [float(lengths[rows].float().mean()) for rows in batches]
+    assert firsts != sorted(firsts)  # but not the short ones first
+
+
+def test_images_and_text_do_not_take_one_anothers_transforms(tokenizer):
+    with pytest.raises(ValueError, match=r"unknown transform 'rotate'.*switchout"):
+        apply_to_text(whole(split_of(reviews(1), tokenizer)), Plan.of([["rotate"]]))
+    with pytest.raises(ValueError, match="unknown transform 'switchout'"):
+        apply(torch.zeros(1, 3, 4, 4, dtype=torch.uint8), Plan.of([["switchout"]], levels=[[0.5]]))
+
+
+def test_what_is_missing_is_said(tokenizer):
+    with pytest.raises(ValueError, match="back_translation needs a cache"):
+        apply_to_text(whole(split_of(reviews(1), tokenizer)), Plan.of([["back_translation"]], levels=[[0.5]]))
+    with pytest.raises(ValueError, match="documents for testing"):
+        apply_to_text(whole(split_of(reviews(1), tokenizer, train=False)), Plan.of([["word_replacement"]], levels=[[0.5]]))
+    with pytest.raises(ValueError, match="length must be above the 2 special tokens, got 2"):
+        split_of(reviews(1), tokenizer, length=2)
+    with pytest.raises(ValueError, match=r"truncate must be one of head, tail, head\+tail, got 'middle'"):
+        split_of(reviews(1), tokenizer, truncate="middle")
+
+
+def test_a_document_without_tokens_is_framed(tokenizer):
+    found = Framed()(whole(split_of(["\u200b", "the"], tokenizer)))
+    assert words_of(found[0]).startswith("[CLS] [SEP]")

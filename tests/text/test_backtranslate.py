@@ -1,0 +1,205 @@
+"""Back-translation: a cache that resumes and loses nothing, engines that die, and an Apertium that is really there."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+
+from outspan.text import backtranslate as module
+from outspan.text.backtranslate import Apertium, backtranslate, open_engine, read_cache
+from outspan.text.documents import sentences
+from reviews import make_reviews
+
+installed = pytest.mark.skipif(
+    shutil.which("lt-proc") is None or not os.path.exists("/usr/share/apertium/modes/eng-spa.mode"), reason="no Apertium here"
+)
+TEXTS = [f"sentence {i}." for i in range(1000)]
+
+
+class Upper:
+    """Translates by shouting, and breaks after so many sentences."""
+
+    def __init__(self, breaks_after: int = 10**9) -> None:
+        self.left = breaks_after
+        self.asked: list[str] = []
+
+    def __call__(self, sentences):
+        for sentence in sentences:
+            if not self.left:
+                raise RuntimeError("the engine broke")
+            self.left -= 1
+            self.asked.append(sentence)
+            yield None if sentence == "sentence 3." else sentence.upper()
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """Put an engine of ours in Apertium's place."""
+
+    def use(made):
+        monkeypatch.setattr(module, "ENGINES", {"apertium": lambda pair: made})
+        return made
+
+    return use
+
+
+def test_a_crash_loses_no_finished_sentence(engine, tmp_path):
+    path = tmp_path / "cache.jsonl"
+    engine(Upper(breaks_after=450))
+    with pytest.raises(RuntimeError, match="the engine broke"):
+        backtranslate(TEXTS, path)
+    assert len(read_cache(path)) == 400  # what was written by then
+    with open(path, "ab") as file:
+        file.write(b'{"text": "torn')  # as a kill inside a write leaves it
+    again = engine(Upper())
+    assert backtranslate([*TEXTS, *TEXTS], path) == (1000, 1)
+    assert again.asked == TEXTS[400:]  # the others are not done again
+    found = read_cache(path)
+    assert found == {text: None if text == "sentence 3." else text.upper() for text in TEXTS}
+    unused = engine(Upper())
+    assert backtranslate(TEXTS, path) == (1000, 1)
+    assert not unused.asked
+
+
+def test_it_stops_when_asked_and_goes_on(engine, tmp_path):
+    engine(Upper())
+    seen = []
+    backtranslate(TEXTS, tmp_path / "c", on_batch=lambda done, total: seen.append((done, total)) or done >= 600)
+    assert seen == [(200, 1000), (400, 1000), (600, 1000)]
+    assert backtranslate(TEXTS, tmp_path / "c")[0] == 1000
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"engine": "marian", "pair": "en-es"}\n', "made by marian for en-es, not by apertium for eng-spa"),
+        ("hello\n", r"line 1: not a cache of back-translations"),
+        ('{"engine": "apertium", "pair": "eng-spa"}\n{"text": 3}\n', "line 2: not a cache"),
+    ],
+)
+def test_another_file_is_refused_and_left_alone(content, message, engine, tmp_path):
+    engine(Upper())
+    path = tmp_path / "cache.jsonl"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        backtranslate(TEXTS, path)
+    assert path.read_text() == content
+
+
+def test_what_is_not_there_is_said_with_how_to_get_it(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"Apertium for xxx-yyy is not installed .*apt-get install .* apertium-xxx-yyy"):
+        open_engine("apertium", "xxx-yyy")
+    with pytest.raises(ValueError, match="unknown engine 'apertum', did you mean 'apertium'"):
+        open_engine("apertum", "eng-spa")
+    with pytest.raises(ValueError, match=r"a pair is two languages, e\.g\. eng-spa, got '\.\./x'"):
+        open_engine("apertium", "../x")
+    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    with pytest.raises(ValueError, match=r"pip install 'outspan\[text\]'"):
+        open_engine("marian", "en-es")
+    with pytest.raises(ValueError, match=r"none\.jsonl: No such file"):
+        read_cache(tmp_path / "none.jsonl")
+
+
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_marian_translates_there_and_back_through_local_folders(tmp_path):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import MarianConfig, MarianMTModel, PreTrainedTokenizerFast
+
+    words = {word: i for i, word in enumerate(("<pad>", "</s>", "<unk>", "good", "bad", "film"))}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # noqa: S106
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    size = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 1, "decoder_attention_heads": 1}
+    config = MarianConfig(
+        vocab_size=6, **size, encoder_ffn_dim=8, decoder_ffn_dim=8, max_length=6, pad_token_id=0, eos_token_id=1,
+        decoder_start_token_id=0, forced_eos_token_id=None,
+    )  # fmt: skip
+    for name in ("there", "back"):
+        MarianMTModel(config).save_pretrained(tmp_path / name)
+        fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")  # noqa: S106
+        fast.save_pretrained(tmp_path / name)
+    engine = open_engine("marian", f"{tmp_path / 'there'},{tmp_path / 'back'}")
+    found = list(engine(["good film", "bad"] * 40))
+    assert len(found) == 80
+    assert found[:2] == found[2:4]  # the same sentence, the same answer
+    for path in (tmp_path / "back").glob("*.safetensors"):
+        path.rename(path.with_name("pytorch_model.bin"))
+    with pytest.raises(ValueError, match="a pickle"):
+        open_engine("marian", f"{tmp_path / 'there'},{tmp_path / 'back'}")
+
+
+@installed
+def test_apertium_answers_each_sentence_whatever_is_in_it():
+    odd = [
+        "A good film.",
+        "[1] {x} ^a$ \\ / @ <b>&amp;</b>",
+        "!!!",
+        "9/10",
+        "\u00e9\u4e2d\U0001f600",
+        "a\tb  c",
+        "Great cast [0]",
+    ]
+    engine = Apertium("eng-spa")
+    try:
+        found = list(engine(odd))
+        assert found[0] == "A good film."
+        assert all(found)
+        assert list(engine(odd[:1])) == found[:1]  # it is still there for the next
+    finally:
+        engine.close()
+    assert not engine.processes
+
+
+@installed
+def test_a_pipeline_that_is_killed_is_started_again():
+    texts = list(dict.fromkeys(one for text, _ in make_reviews(60) for one in sentences(text)))
+    engine = Apertium("eng-spa")
+    try:
+        whole = list(engine(texts))
+        found = []
+        for answer in engine(texts):
+            found.append(answer)
+            if len(found) == 20:
+                os.killpg(engine.processes[1].pid, signal.SIGKILL)
+        assert found == whole
+    finally:
+        engine.close()
+
+
+def test_a_sentence_that_kills_the_engine_is_passed_over(monkeypatch):
+    engine = Apertium.__new__(Apertium)
+    engine.processes = []
+
+    def through(sentences):
+        for sentence in sentences:
+            if sentence == "deadly":
+                return
+            yield sentence.upper()
+
+    monkeypatch.setattr(engine, "_through", through)
+    texts = [f"s{i}" for i in range(100)] + ["deadly"] + [f"t{i}" for i in range(100)]
+    assert list(engine(texts)) == [None if text == "deadly" else text.upper() for text in texts]
+
+
+def test_the_command_writes_a_cache(engine, tmp_path, monkeypatch, capsys):
+    import sys
+
+    from outspan.cli import main
+
+    engine(Upper())
+    corpus = tmp_path / "mine.jsonl"
+    corpus.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in make_reviews(20)))
+    for arguments, code in (([corpus, "-o", tmp_path / "c.jsonl"], 0), (["digits", "-o", tmp_path / "d.jsonl"], 2)):
+        monkeypatch.setattr(sys, "argv", ["outspan", "text", "backtranslate", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        assert exited.value.code == code
+    out, err = capsys.readouterr()
+    assert "sentences in" in out
+    assert "digits: not a corpus of text" in err
+    assert not (tmp_path / "d.jsonl").exists()
+    assert all(back == text.upper() for text, back in read_cache(tmp_path / "c.jsonl").items())

@@ -1,0 +1,130 @@
+"""Documents: read from tables and folders, cut into sentences, and refused with the row that is wrong."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outspan.data.sets import load
+from outspan.text.documents import is_text, read_documents, sentences
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@given(st.text(alphabet="ab .!?\n\"')A", max_size=60))
+def test_sentences_joined_are_the_text_but_for_white_space(text):
+    assert " ".join(sentences(text)).split() == text.split()
+    assert all(one == one.strip() and one for one in sentences(text))
+
+
+def test_sentences_by_hand():
+    assert sentences("It is 3.5 of 10... Dr. No is in it! \"Fine.\" he said\nA new line") == [
+        "It is 3.5 of 10...", "Dr. No is in it!", '"Fine."', "he said", "A new line",
+    ]  # fmt: skip
+    assert sentences("  ") == []
+
+
+def test_a_csv_is_divided_once_for_all(tmp_path):
+    rows = "".join(f'"good, ""really"" {i}",pos\nbad {i},neg\n' for i in range(50))
+    path = write(tmp_path / "mine.csv", "review,mood\n" + rows)
+    train, test, classes = read_documents(path, text="review", label="mood")
+    again = read_documents(path, text="review", label="mood")
+    assert classes == ("neg", "pos")
+    assert (len(train), len(test)) == (80, 20)
+    assert sorted([*train.texts, *test.texts]) == sorted([t for i in range(50) for t in (f'good, "really" {i}', f"bad {i}")])
+    assert list(again[1].texts) == list(test.texts)
+    assert all(text.startswith("good") == bool(label) for text, label in zip(train.texts, train.labels, strict=True))
+
+
+@pytest.mark.parametrize("form", ["official", "jsonl.gz", "tsv"])
+def test_every_form_of_imdb_reads_the_same(form, tmp_path, monkeypatch):
+    reviews = {
+        ("train", "pos"): "Fine.<br /><br />Yes",
+        ("train", "neg"): "Dull",
+        ("test", "pos"): "Good",
+        ("test", "neg"): "Bad",
+    }
+    home = tmp_path / ("aclImdb" if form == "official" else "imdb")
+    for kind in ("train", "test"):
+        rows = [(text, mood) for (split, mood), text in reviews.items() if split == kind]
+        if form == "official":
+            for text, mood in rows:
+                (home / kind / mood).mkdir(parents=True)
+                write(home / kind / mood / "0_9.txt", text)
+            (home / kind / "unsup").mkdir()
+            continue
+        home.mkdir(exist_ok=True)
+        if form == "tsv":
+            write(home / f"{kind}.tsv", "text\tlabel\n" + "".join(f"{text}\t{mood}\n" for text, mood in rows))
+        else:
+            lines = "".join(json.dumps({"text": text, "label": mood}) + "\n" for text, mood in rows)
+            (home / f"{kind}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    data = load("imdb")
+    assert data.classes == ("neg", "pos")
+    assert dict(zip(data.train.texts, data.train.labels.tolist(), strict=True)) == {"Fine.\nYes": 1, "Dull": 0}
+    assert sorted(data.test.texts) == ["Bad", "Good"]
+
+
+def test_numbers_are_classes_in_their_order(tmp_path):
+    path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"t{i},{i % 11}\n" for i in range(110)))
+    assert read_documents(path)[2] == tuple(map(str, range(11)))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "text,label\ngood,1\n ,0\n" + "x,0\ny,1\n" * 9, r"a\.csv, line 3: an empty document"),
+        ("a.csv", "review,label\ngood,1\n", r"line 2: no column 'text' \(it has review, label\).*text_column=NAME"),
+        ("a.csv", "text,mood\ngood,1\n", r"no column 'label' .*label_column=NAME"),
+        ("a.csv", "text,label\n" + "".join(f"a{i},b{i}\n" for i in range(20)), r"16 different values in 16 rows, not classes"),
+        ("a.csv", "text,label\n" + "a,1\n" * 20, "the labels are 1 different values"),
+        ("a.csv", "text,label\n" + "a,1\nb,\n" * 20, "an empty label"),
+        ("a.csv", "text,label\na,b,1\n", "line 2: more fields than the header has; quote the text"),
+        ("a.csv", 'text,label\n"a,1\n', "not CSV"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "a"\n', r"a\.jsonl, line 2: not JSON"),
+        ("a.jsonl", "[1]\n", "line 1: expected an object with a text and a label, got list"),
+    ],
+)
+def test_what_is_wrong_is_named(name, content, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        read_documents(write(tmp_path / name, content))
+
+
+def test_a_wrong_encoding_is_named_by_its_line(tmp_path):
+    path = write(tmp_path / "a.csv", "text,label\ngood,1\ncafé,0\n", "latin-1")
+    with pytest.raises(ValueError, match=r"a\.csv, line 3: not UTF-8 \(byte 0xe9\)"):
+        read_documents(path)
+    folder = tmp_path / "set"
+    for kind in ("train", "test"):
+        for mood in ("neg", "pos"):
+            (folder / kind / mood).mkdir(parents=True)
+            write(folder / kind / mood / "1.txt", "café", "latin-1" if mood == "pos" else "utf-8")
+    assert is_text(folder)
+    with pytest.raises(ValueError, match=r"pos/1\.txt: not UTF-8"):
+        read_documents(folder)
+
+
+def test_a_label_of_test_that_train_has_not_is_refused(tmp_path):
+    write(tmp_path / "train.csv", "text,label\n" + "a,x\nb,y\n" * 3)
+    write(tmp_path / "test.csv", "text,label\na,x\nb,z\n")
+    with pytest.raises(ValueError, match=r"test\.csv, line 3: label 'z' is not among the classes of train \(x, y\)"):
+        read_documents(tmp_path)
+    (tmp_path / "test.csv").unlink()
+    with pytest.raises(ValueError, match=r"test\.csv: no such file"):
+        read_documents(tmp_path)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_bytes(b"text,label\n" + data)
+    try:
+        read_documents(path)
+    except ValueError as error:
+        assert "any.csv" in str(error)  # noqa: PT017

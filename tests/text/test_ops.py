@@ -1,0 +1,74 @@
+"""What is done to tokens: the laws of the papers, by their closed forms, and nothing else is touched."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outspan.text import ops
+from reviews import uniform_seeds
+
+LAW = ops.Law(np.arange(100, 150, dtype=np.int32), np.array([7, 8, 9], dtype=np.int32), np.cumsum([0.5, 0.3, 0.2]))
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.2, 3.0])
+def test_switchout_replaces_as_many_as_its_law_says(temperature):
+    rows, length = 20_000, 12
+    tokens = np.zeros((rows, 16), dtype=np.int32)
+    found = ops.switchout(tokens, np.full(rows, length), np.full(rows, temperature), uniform_seeds(rows), LAW)
+    counts = np.bincount((found != 0).sum(1), minlength=length + 1) / rows
+    expected = np.exp(-np.arange(length + 1) / (temperature * length))
+    np.testing.assert_allclose(counts, expected / expected.sum(), atol=4 * 0.5 / math.sqrt(rows))
+    assert not found[:, length:].any()  # padding
+    places = (found != 0)[:, :length].mean(0)
+    np.testing.assert_allclose(places, places.mean(), atol=4 * 0.5 / math.sqrt(rows))
+    drawn = np.bincount(found[found != 0] - 100, minlength=50)
+    assert drawn.min() > 0
+    assert drawn.max() < 1.5 * drawn.mean()
+
+
+def test_word_replacement_follows_weights_and_the_corpus():
+    rows = 30_000
+    weights = np.tile(np.array([0.0, 0.5, 1.0, 4.0], dtype=np.float32), (rows, 1))
+    found = ops.word_replacement(np.zeros((rows, 4), dtype=np.int32), weights, np.full(rows, 0.3), uniform_seeds(rows), LAW)
+    np.testing.assert_allclose((found != 0).mean(0), [0, 0.15, 0.3, 1.0], atol=0.012)
+    drawn = np.bincount(found[found != 0], minlength=10)[7:] / (found != 0).sum()
+    np.testing.assert_allclose(drawn, [0.5, 0.3, 0.2], atol=0.012)
+
+
+def test_a_share_of_the_sentences_is_translated():
+    rows = 20_000
+    found = ops.back_translation(np.full(rows, 5), np.full(rows, 0.4), uniform_seeds(rows))
+    np.testing.assert_allclose(found.mean(0), 0.4, atol=0.015)
+    assert not ops.back_translation(np.array([2, 5]), np.array([1.0, 1.0]), uniform_seeds(2))[0, 2:].any()
+
+
+@given(st.integers(0, 2**63), st.integers(1, 40), st.integers(0, 40))
+def test_a_row_alone_is_the_row_in_a_batch(seed, width, other):
+    seeds = np.array([seed, other, seed], dtype=np.uint64)
+    tokens = np.tile(np.arange(width, dtype=np.int32), (3, 1))
+    lengths = np.array([width, width // 2, width])
+    strength, weights = np.array([0.5, 0.1, 0.5]), np.ones(tokens.shape, dtype=np.float32)
+    switched = ops.switchout(tokens, lengths, strength, seeds, LAW)
+    replaced = ops.word_replacement(tokens, weights, strength, seeds, LAW)
+    np.testing.assert_array_equal(switched[2:], ops.switchout(tokens[:1], lengths[:1], strength[:1], seeds[:1], LAW))
+    np.testing.assert_array_equal(replaced[:1], ops.word_replacement(tokens[:1], weights[:1], strength[:1], seeds[:1], LAW))
+    np.testing.assert_array_equal(tokens[0], np.arange(width))  # what came in is as it was
+    zero = np.zeros(3)
+    np.testing.assert_array_equal(ops.switchout(tokens, lengths, zero, seeds, LAW), tokens)
+    np.testing.assert_array_equal(ops.word_replacement(tokens, weights, zero, seeds, LAW), tokens)
+
+
+def test_seeds_use_every_place():
+    places = np.zeros((5, 4), dtype=np.float32)
+    places[np.arange(4), np.arange(4)] = 2.0**-24
+    assert len(set(ops.seeds_of(places).tolist())) == 5
+
+
+def test_empty_rows_are_allowed():
+    none = np.zeros((2, 0), dtype=np.int32)
+    assert ops.switchout(none, np.zeros(2, dtype=np.int64), np.ones(2), uniform_seeds(2), LAW).shape == (2, 0)
+    assert ops.word_replacement(none, none.astype(np.float32), np.ones(2), uniform_seeds(2), LAW).shape == (2, 0)
+    assert ops.back_translation(np.zeros(2, dtype=np.int64), np.ones(2), uniform_seeds(2)).shape == (2, 0)

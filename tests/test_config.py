@@ -48,7 +48,7 @@ def test_text_is_read_as_its_fields_type():
         ("epochs = 0", "epochs is out of range, got 0"),
         ("keep = 5", r"keep is out of range, got 5 \(allowed: 1 to candidates\)"),
         ("lr = nan", "lr is out of range, got nan"),
-        ('schedule = "linear"', "schedule is out of range, got 'linear' .*cosine"),
+        ('schedule = "step"', "schedule is out of range, got 'step' .*cosine"),
         ("epochs = ", "not TOML"),
         ('crop = "left"', r"crop is out of range, got 'left' \(allowed: centre, resized\)"),
         ("share = 0", r"share is out of range, got 0.0 \(allowed: \(0, 1\]\)"),
@@ -81,8 +81,10 @@ def test_differences_are_shown():
     assert "transforms" in KEYS
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parent.parent / "recipes").glob("*.toml")), ids=lambda path: path.stem)
-def test_every_recipe_of_ours_can_be_run(path):
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parent.parent / "recipes").glob("[!i]*.toml")), ids=lambda path: path.stem
+)
+def test_every_recipe_of_images_can_be_run(path):
     recipe = read_recipe(path)
     side = Split(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4) % 2)
     data = Data(recipe.data, side, side, ("a", "b"))

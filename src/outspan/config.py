@@ -2,10 +2,11 @@
 
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -25,15 +26,22 @@ class Recipe:
     epochs: int = 20
     batch: int = 128
     lr: float = 0.1
+    optimizer: str = "sgd"  # or "adamw"
     momentum: float = 0.9
     weight_decay: float = 5e-4  # on weights, not on biases and normalisation
-    schedule: str = "cosine"  # "cosine", "multistep" (a tenth at 30, 60 and 80 %) or "constant"
+    schedule: str = "cosine"  # "cosine", "linear", "multistep" (a tenth at 30, 60 and 80 %) or "constant"
     warmup: float = 0.02  # the share of steps in which lr rises to its value
     label_smoothing: float = 0.0
     clip: float = 0.0  # the largest norm of the gradient; 0 is none
+    accumulate: int = 1  # parts that a batch goes through the model in, where it does not fit at once
     size: int = 224  # of images read from a folder
     crop: str = "centre"  # how they are cut to it: "centre", or "resized", at random, where they are read
     share: float = 1.0  # of the images, train and test, evenly spaced; at least two batches
+    length: int = 512  # tokens of a text that the model reads, special ones and all
+    truncate: str = "tail"  # the part of a longer text that is kept: "head", "tail" or "head+tail"
+    text_column: str = "text"
+    label_column: str = "label"
+    cache: str = ""  # the file of back-translated sentences
     validation: int = 0  # train images held out for choosing; never trained on
     transforms: str = "paper16"  # "paper16", "geometric", or names with commas
     depth: int = 2
@@ -60,13 +68,17 @@ class Recipe:
             "lr": 0 < self.lr <= 1e6,
             "momentum": 0 <= self.momentum < 1,
             "weight_decay": 0 <= self.weight_decay < float("inf"),
-            "schedule": self.schedule in ("cosine", "multistep", "constant"),
+            "optimizer": self.optimizer in ("sgd", "adamw"),
+            "schedule": self.schedule in ("cosine", "linear", "multistep", "constant"),
             "warmup": 0 <= self.warmup < 1,
             "label_smoothing": 0 <= self.label_smoothing < 1,
             "clip": 0 <= self.clip < float("inf"),
+            "accumulate": self.accumulate >= 1,
             "size": self.size >= 1,
             "crop": self.crop in ("centre", "resized"),
             "share": 0 < self.share <= 1,
+            "length": self.length >= 1,
+            "truncate": self.truncate in ("head", "tail", "head+tail"),
             "validation": self.validation >= 0,
             "candidates": self.candidates >= 1,
             "keep": 1 <= self.keep <= self.candidates,
@@ -85,15 +97,34 @@ class Recipe:
 
 
 _ALLOWED = {
-    "schedule": " (allowed: cosine, multistep, constant)",
     "score": " (allowed: loss, excess)",
     "crop": " (allowed: centre, resized)",
     "share": " (allowed: (0, 1])",
+    "optimizer": " (allowed: sgd, adamw)",
+    "schedule": " (allowed: cosine, linear, multistep, constant)",
+    "truncate": " (allowed: head, tail, head+tail)",
     "keep": " (allowed: 1 to candidates)",
     "momentum": " (allowed: [0, 1))",
     "label_smoothing": " (allowed: [0, 1))",
     "same_class": " (allowed: [0, 1], or -1)",
 }
+# What a recipe for text begins with: BERT's fine-tuning, and Algorithm 1 with one transform a candidate.
+TEXT: Mapping[str, Any] = MappingProxyType(
+    {
+        "model": "google-bert/bert-base-uncased",
+        "epochs": 3,
+        "batch": 32,
+        "lr": 2e-5,
+        "optimizer": "adamw",
+        "weight_decay": 0.01,
+        "schedule": "linear",
+        "warmup": 0.1,
+        "clip": 1.0,
+        "transforms": "words",
+        "depth": 1,
+        "probability": 1.0,
+    }
+)
 KEYS = tuple(field.name for field in fields(Recipe))
 _TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Recipe)}
 
@@ -125,15 +156,17 @@ def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:
     return replace(recipe, **{key: _typed(key, value) for key, value in values.items()})
 
 
-def make_recipe(path: Path | None, changes: Sequence[str]) -> Recipe:
-    """Return a recipe from a file, or the default one, with `key=value` changes."""
+def make_recipe(path: Path | None, changes: Sequence[str], is_text: Callable[[str], bool] = lambda data: False) -> Recipe:
+    """Return a recipe from a file, or the default one for images or for text, with `key=value` changes."""
     values = {}
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals:
             raise ValueError(f"a change is key=value, got {change!r}")
         values[key.strip()] = value.strip()
-    return with_values(Recipe() if path is None else read_recipe(path), values)
+    if path is not None:
+        return with_values(read_recipe(path), values)
+    return with_values(Recipe(), {**(TEXT if is_text(values.get("data", "")) else {}), **values})
 
 
 def scaled(recipe: Recipe, scale: float) -> Recipe:

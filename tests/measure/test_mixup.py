@@ -21,7 +21,7 @@ RECIPE = baseline_of(Recipe(data="digits", model="mlp-5", epochs=1, batch=50))
 def few(monkeypatch) -> Data:
     digits = load("digits")
     data = Data("digits", *(Split(part.images[:90], part.labels[:90]) for part in (digits.train, digits.test)), digits.classes)
-    monkeypatch.setattr("outspan.measure.study.load", lambda *_, **__: data)
+    monkeypatch.setattr("outspan.measure.study.load_for", lambda *_, **__: data)
     return data
 
 

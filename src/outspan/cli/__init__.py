@@ -8,7 +8,7 @@ import warnings
 
 import typer
 
-from outspan.cli import data, images, measure, studies, theory, training
+from outspan.cli import data, images, measure, studies, text, theory, training
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 
@@ -30,6 +30,7 @@ app.command("compose")(studies.compose_command)
 app.command("core")(studies.core_command)
 app.command("mixup")(studies.mixup_command)
 app.add_typer(data.app, name="data")
+app.add_typer(text.app, name="text")
 app.add_typer(theory.app, name="theory")
 app.command("transforms")(images.transforms)
 app.command("apply")(images.apply_command)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outspan.cli.training import RECIPE_HELP, Set, device, training_progress
+from outspan.cli.training import DATA_HELP, RECIPE_HELP, Set, device, training_progress
 from outspan.files import write_whole
 
 _STYLES = {"better": "green", "worse": "red", "not told apart": ""}
@@ -15,7 +15,7 @@ _STYLES = {"better": "green", "worse": "red", "not told apart": ""}
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The folder; what is there already is not trained again.")]
 RecipeFile = Annotated[Path | None, typer.Argument(help=RECIPE_HELP)]
-DataName = Annotated[str | None, typer.Option("--data", help="digits, mnist, cifar10, …, an image folder or an .npz file.")]
+DataName = Annotated[str | None, typer.Option("--data", help=DATA_HELP)]
 ModelName = Annotated[str | None, typer.Option("--model", help="mlp (the paper's, unless a recipe says otherwise), convnet, …")]
 Seeds = Annotated[int, typer.Option("--seeds", help="Models of each, seeds 0, 1, …; at least 2.")]
 Probability = Annotated[float, typer.Option("--probability", help="How often an image gets a transform.")]
@@ -52,7 +52,7 @@ def measure_command(
     given = base_recipe("measure", recipe, data, model, changes, OWN_KEYS)
     measured = measure(
         given,
-        measurable() if transforms == "all" else names_in(transforms),
+        measurable(given.data, given.cache) if transforms == "all" else names_in(transforms),
         seeds=range(seeds),
         out=out,
         probability=probability,
@@ -74,13 +74,15 @@ def base_recipe(
 ) -> Any:
     """Return the recipe that all configurations start from; what a study sets itself, its own keys, is refused."""
     from outspan.config import make_recipe
+    from outspan.data.sets import is_textual
 
     for change in changes or []:
         key = change.partition("=")[0].strip()
         if key in own:
             raise ValueError(f"{command} sets {key} itself: see its options, outspan {command} --help")
-    asked = {"data": data, "model": model or ("mlp" if path is None else None)}
-    return make_recipe(path, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
+    asked = {"data": data, "model": model or ("mlp" if path is None and not is_textual(data or "") else None)}
+    asked = [f"{key}={value}" for key, value in asked.items() if value is not None]
+    return make_recipe(path, [*asked, *(changes or [])], is_textual)
 
 
 def names_in(text: str) -> tuple[str, ...]:

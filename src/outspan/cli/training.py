@@ -12,6 +12,7 @@ import typer
 from outspan.files import write_whole
 
 RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
+DATA_HELP = "digits, mnist, cifar10, …, an image folder, an .npz file; for text imdb, a .csv, .tsv or .jsonl file, a folder."
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
 
 SkipBad = Annotated[int, typer.Option(min=0, help="In an image folder, allow so many files that are no images.")]
@@ -20,8 +21,10 @@ SkipBad = Annotated[int, typer.Option(min=0, help="In an image folder, allow so 
 def train_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="The run's folder; if it holds a run of this recipe, go on.")],
     recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
-    data: Annotated[str | None, typer.Option(help="digits, mnist, cifar10, …, an image folder or an .npz file.")] = None,
-    model: Annotated[str | None, typer.Option(help="mlp, convnet, wide_resnet-28-2, …, timm:NAME.")] = None,
+    data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
+    model: Annotated[
+        str | None, typer.Option(help="mlp, convnet, wide_resnet-28-2, …, timm:NAME; for text a name on the hub or a folder.")
+    ] = None,
     policy: Annotated[str | None, typer.Option(help="none, baseline, random, uncertain, randaugment, …")] = None,
     policy_file: Annotated[
         str | None, typer.Option(help="The published file of fastautoaugment or pba; FILE#NAME in code.")
@@ -37,12 +40,15 @@ def train_command(
     """Train a classifier, or go on where the folder stands. Ctrl-C saves and stops; the same command resumes.
 
     Example: outspan train --data digits --model convnet --policy uncertain --set epochs=10 -o runs/first
+    Example: outspan train --data reviews.csv --set text_column=review --set label_column=stars -o runs/text
     """
     from outspan.config import make_recipe, scaled
+    from outspan.data.sets import is_textual
     from outspan.train.loop import train
 
     asked = {"data": data, "model": model, "policy": policy, "policy_file": policy_file}
-    given = make_recipe(recipe, [*(f"{key}={value}" for key, value in asked.items() if value is not None), *(changes or [])])
+    asked = [f"{key}={value}" for key, value in asked.items() if value is not None]
+    given = make_recipe(recipe, [*asked, *(changes or [])], is_textual)
     with training_progress() as on_step:
         summary = train(
             scaled(given, scale),
@@ -83,7 +89,8 @@ def evaluate(
         by_class = dict(zip(data.classes, right.tolist(), strict=True))
         typer.echo(json.dumps({"accuracy": accuracy, "classes": by_class, "confusion": confusion.tolist()}))
         return
-    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(data.test)} test images; rows: what they are, columns: taken for")
+    kind = "images" if len(trained.shape) == 3 else "texts"
+    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(data.test)} test {kind}; rows: what they are, columns: taken for")
     console = Console()
     whole = sum(len(name) + 2 for name in data.classes) + 24 <= console.width  # else the most frequent mistake alone
     table = Table("class", "right, %", *(data.classes if whole else ["most often taken for"]), box=None, pad_edge=False)
@@ -96,27 +103,41 @@ def evaluate(
 
 def predict_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    images: Annotated[list[Path], typer.Argument(help="Image files.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files; for a model of text, text files.")],
 ) -> None:
-    """Print the likeliest class of each image, with its probability.
+    """Print the likeliest class of each image or text, with its probability.
 
     Example: outspan predict runs/first cat.png dog.jpg
     """
+    from outspan.train.loop import load_model, predict
+
+    trained = load_model(run)
+    split = _read_texts(images, trained.recipe) if len(trained.shape) == 1 else _read_images(images, trained.shape)
+    found = predict(trained.model.to(device()), split, trained.last, device()).softmax(1).max(1)
+    for path, share, label in zip(images, found.values.tolist(), found.indices.tolist(), strict=True):
+        typer.echo(f"{path}  {trained.classes[label]}  {100 * share:.1f} %")
+
+
+def _read_images(paths: list[Path], shape: tuple[int, ...]) -> Any:
     import torch
 
     from outspan.data.readers import read_fitted
     from outspan.data.splits import Split
-    from outspan.train.loop import load_model, predict
     from outspan.transforms.color import grey
 
-    trained = load_model(run)
-    channels, height, width = trained.shape
-    pixels = torch.stack([read_fitted(path, height, width) for path in images])
+    channels, height, width = shape
+    pixels = torch.stack([read_fitted(path, height, width) for path in paths])
     pixels = pixels if channels == 3 else grey(pixels)
-    split = Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
-    found = predict(trained.model.to(device()), split, trained.last, device()).softmax(1).max(1)
-    for path, share, label in zip(images, found.values.tolist(), found.indices.tolist(), strict=True):
-        typer.echo(f"{path}  {trained.classes[label]}  {100 * share:.1f} %")
+    return Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
+
+
+def _read_texts(paths: list[Path], recipe: Any) -> Any:
+    import torch
+
+    from outspan.data.sets import as_read
+    from outspan.text.documents import Documents, read_text
+
+    return as_read(Documents([read_text(path) for path in paths], torch.zeros(len(paths), dtype=torch.int64)), recipe)
 
 
 def compare(
@@ -136,11 +157,12 @@ def compare(
     from rich.table import Table
 
     from outspan.config import make_recipe
+    from outspan.data.sets import is_textual
     from outspan.policies.named import check_policy
     from outspan.report.compare import compare_figure, numbers, read_honestly
     from outspan.train.loop import train
 
-    given = make_recipe(recipe, changes or [])
+    given = make_recipe(recipe, changes or [], is_textual)
     for key in ("policy", "seed"):
         if any(change.partition("=")[0].strip() == key for change in changes or []):
             raise ValueError(f"compare sets {key} itself: use --policies and --seeds")
@@ -231,7 +253,7 @@ def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bo
 
 
 def _said(state: dict[str, Any], speed: float) -> str:
-    said = f"epoch {state['epoch'] + 1}/{state['epochs']}  loss {state['loss']:.3f}  {speed:,.0f} images/s"
+    said = f"epoch {state['epoch'] + 1}/{state['epochs']}  loss {state['loss']:.3f}  {speed:,.0f} samples/s"
     return said + (f"  test {100 * state['metrics'][-1]['test_accuracy']:.2f} %" if state["metrics"] else "")
 
 

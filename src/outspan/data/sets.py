@@ -3,9 +3,11 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,15 +15,21 @@ from torch import Tensor
 from outspan.config import Recipe, unknown
 from outspan.data import readers
 from outspan.data.splits import Files, Split
+from outspan.text.backtranslate import read_cache
+from outspan.text.documents import Documents, is_text, read_documents
+from outspan.text.models import load_tokenizer
+from outspan.text.tokens import Encoded, encode
+
+AnySplit: TypeAlias = Any  # a Split or Files of images, Documents or Encoded of text
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A data set: two splits of one image size, and its class names."""
+    """A data set: two splits of one image size, or of text, and its class names."""
 
     name: str
-    train: Split | Files
-    test: Split | Files
+    train: AnySplit
+    test: AnySplit
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -31,7 +39,7 @@ class Data:
             low, high = int(split.labels.min()), int(split.labels.max())
             if low < 0 or high >= len(self.classes):
                 raise ValueError(f"{self.name}: {kind} labels must lie in [0, {len(self.classes) - 1}], got {low} to {high}")
-        if self.train.shape != self.test.shape:
+        if self.train.shape and self.test.shape and self.train.shape != self.test.shape:
             sizes = f"{list(self.train.shape)} and {list(self.test.shape)}"
             raise ValueError(f"{self.name}: train and test images differ in size, {sizes}")
 
@@ -47,7 +55,8 @@ def root() -> Path:
 
 def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
     """Return the data of a recipe: all of it, or its share, evenly spaced and at least two batches."""
-    data = load(recipe.data, size=recipe.size, skip_bad=skip_bad)
+    columns = recipe.text_column, recipe.label_column
+    data = load(recipe.data, size=recipe.size, skip_bad=skip_bad, columns=columns)
     if recipe.crop == "resized" and not isinstance(data.train, Files):
         raise ValueError(f"crop 'resized' is for an image folder, whose images differ in size, got data {recipe.data!r}")
     if recipe.share == 1:
@@ -61,15 +70,18 @@ def _spaced(count: int, share: float, least: int) -> Tensor:
     return torch.linspace(0, count - 1, wanted, dtype=torch.float64).round().long()
 
 
-def load(name: str, *, size: int | None = None, skip_bad: int = 0) -> Data:
+def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tuple[str, str] = ("text", "label")) -> Data:
     """Return a data set by name, or from a path: an `.npz` file, or a folder with train/class/ and val/class/ images.
 
     `size` is for folders, whose images differ: they are resized by the short side and cut from the centre. `skip_bad` files of
-    theirs may be no images.
+    theirs may be no images. Text is a table (CSV, TSV, JSONL) with these columns, a folder with a train and a test table, or
+    folders of classes with .txt files.
     """
     if name in SETS:
         return SETS[name](root())
     path = root() / name if name == IMAGENET and not Path(name).exists() else Path(name)
+    if is_text(path):
+        return Data(name, *read_documents(path, text=columns[0], label=columns[1]))
     if path.suffix == ".npz":
         return _from_arrays(name, *readers.read_npz(path))
     if path.is_dir():
@@ -78,7 +90,25 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0) -> Data:
         return Data(name, first, Files(*test, size or 224, skip_bad=skip_bad, bad=first.bad), classes)
     if name == IMAGENET:
         raise ValueError(f"{path}: no such folder; it has train/CLASS and val/CLASS, ILSVRC 2012 from image-net.org")
-    raise unknown("data set", name, SETS, "a folder", "an .npz file")
+    raise unknown("data set", name, SETS, "a folder", "an .npz file", "a .csv, .tsv or .jsonl file")
+
+
+def is_textual(name: str) -> bool:
+    """Return whether a data set's name or path is one of text."""
+    return name == "imdb" or (name not in SETS and bool(name) and is_text(Path(name)))
+
+
+def as_read(split: AnySplit, recipe: Recipe, *, train: bool = False) -> Split | Files | Encoded:
+    """Return documents as the tokens of the recipe's model, with all that `train` needs; anything else as it is."""
+    if not isinstance(split, Documents):
+        return split
+    return _encoded(split, recipe.model, recipe.length, recipe.truncate, recipe.cache if train else "", train)
+
+
+@lru_cache(maxsize=4)  # seeds and policies of one process share their tokens
+def _encoded(documents: Documents, model: str, length: int, truncate: str, cache: str, train: bool) -> Encoded:
+    backs = read_cache(Path(cache)) if cache else None
+    return encode(documents, load_tokenizer(model), length=length, truncate=truncate, cache=backs, train=train)
 
 
 def _from_arrays(name: str, *arrays: Tensor) -> Data:
@@ -126,6 +156,12 @@ def _svhn(folder: Path) -> Data:
     return Data("svhn", Split(*train), Split(*test), tuple(map(str, range(10))))
 
 
+def _imdb(folder: Path) -> Data:
+    """Return IMDb's 25,000 and 25,000 reviews: the official folder, aclImdb, or one with train and test as JSONL."""
+    home = next((folder / name for name in ("aclImdb", "imdb") if (folder / name).is_dir()), folder / "aclImdb")
+    return Data("imdb", *read_documents(home))
+
+
 SETS: Mapping[str, Callable[[Path], Data]] = MappingProxyType(
     {
         "digits": _digits,
@@ -133,5 +169,6 @@ SETS: Mapping[str, Callable[[Path], Data]] = MappingProxyType(
         "cifar10": _cifar10,
         "cifar100": _cifar100,
         "svhn": _svhn,
+        "imdb": _imdb,
     }
 )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.config import Recipe, differing
-from outspan.data.sets import Data, load_for
+from outspan.data.sets import Data, is_textual, load_for
 from outspan.plan import Plan
 from outspan.policies.named import build_policy
 from outspan.policies.plain import Plain, execute
@@ -63,7 +63,7 @@ class Ensemble(nn.Module):
 def is_batchable(recipe: Recipe) -> bool:
     """Return whether a recipe can be a member: a perceptron, a policy that does not ask the model."""
     perceptron = re.fullmatch("mlp(-[1-9][0-9]*)?", recipe.model) is not None
-    return perceptron and recipe.policy != "uncertain" and not recipe.validation
+    return perceptron and recipe.policy != "uncertain" and not recipe.validation and not is_textual(recipe.data)
 
 
 def members_at_once(recipe: Recipe, shape: tuple[int, int, int]) -> int:
@@ -121,7 +121,8 @@ class _Together:
         self.members, self.recipe, self.device, self.out = members, members[0], device, out
         self.classes, self.split, self.labels = len(data.classes), data.train.to(device), data.train.labels
         on_gpu = device.type == "cuda"
-        self.last = Normalize(*data.train.statistics(), torch.bfloat16 if on_gpu else torch.float32)
+        mean, std = data.train.statistics()
+        self.last = Normalize(mean, std, torch.bfloat16 if on_gpu else torch.float32)
         self.model = Ensemble([initial(recipe, data.train.shape, self.classes) for recipe in members]).to(device)
         self.optimizer = make_optimizer(self.recipe, [*self.model.weights], [*self.model.biases], on_gpu=on_gpu)
         self.learn = Learner(self.model, self.recipe.label_smoothing, graphs=on_gpu, forward=self.model.each)

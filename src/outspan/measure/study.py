@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from outspan.config import Recipe
-from outspan.data.sets import Data, load_for
+from outspan.data.sets import AnySplit, Data, is_textual, load_for
 from outspan.data.splits import Files, Split
 from outspan.files import write_whole
 from outspan.measure.ensemble import MEMBER_KEYS, is_batchable, members_at_once, train_together
@@ -29,7 +29,7 @@ from outspan.measure.scores import Predictions
 from outspan.shapes import Float32
 from outspan.train import Stopped
 from outspan.train.loop import load_run, predict, train
-from outspan.transforms.table import TRANSFORMS, find
+from outspan.transforms.table import TEXT_TRANSFORMS, TRANSFORMS, find
 
 BASELINE = "baseline"
 OWN_KEYS = ("policy", "seed", "transforms", "depth", "probability")  # of a recipe: a measure sets them itself
@@ -49,8 +49,10 @@ class Measured:
     margins: Mapping[str, Float32[Tensor, "k n"]] = field(default_factory=dict)  # the likeliest class's probability's lead
 
 
-def measurable() -> tuple[str, ...]:
-    """Return the transforms that can be measured: all that keep the label of an image as it is."""
+def measurable(data: str = "", cache: str = "") -> tuple[str, ...]:
+    """Return the transforms that can be measured: all that keep the label as it is; translation where there is a cache."""
+    if is_textual(data):
+        return tuple(name for name in TEXT_TRANSFORMS if cache or name != "back_translation")
     return tuple(name for name, transform in TRANSFORMS.items() if not transform.mixes and name != "identity")
 
 
@@ -69,7 +71,7 @@ def one_after_another(baseline: Recipe, transforms: Sequence[str]) -> Recipe:
     """Return the recipe of some transforms in their order, each with its own probability and level."""
     for name in transforms:
         if find(name).mixes:
-            others = ", ".join(measurable())
+            others = ", ".join(measurable(baseline.data, baseline.cache))
             raise ValueError(f"{name!r} mixes labels: only transforms that keep an image's label are measured ({others})")
     return replace(baseline, policy="sequence", transforms=",".join(transforms))
 
@@ -226,10 +228,13 @@ def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: 
     return kept | {"shared_batches": shared_batches, "device": device.type} | about
 
 
-def _fingerprint(split: Split | Files) -> str:
+def _fingerprint(split: AnySplit) -> str:
     digest = hashlib.blake2b(split.labels.numpy().tobytes(), digest_size=8)
-    digest.update(split.images.numpy().tobytes() if isinstance(split, Split) else "\0".join(map(str, split.paths)).encode())
-    return f"{len(split)} images, {digest.hexdigest()}"
+    if isinstance(split, Split):
+        digest.update(split.images.numpy().tobytes())
+    else:
+        digest.update("\0".join(map(str, split.paths if isinstance(split, Files) else split.texts)).encode())
+    return f"{len(split)} {'images' if isinstance(split, Split | Files) else 'texts'}, {digest.hexdigest()}"
 
 
 def _same_settings(path: Path, settings: Mapping[str, Any]) -> None:

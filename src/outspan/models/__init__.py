@@ -13,8 +13,9 @@ from outspan.models.pyramidnet import pyramidnet
 from outspan.models.resnet import resnet
 from outspan.models.shake_shake import shake_shake
 from outspan.models.wide_resnet import wide_resnet
+from outspan.text.models import load_classifier
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]  # [C, H, W] of images, [T] of text
 # A name's pattern: what it builds for images [C, H, W], a number of classes and the numbers in the name.
 FAMILIES: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
     {
@@ -34,7 +35,9 @@ PUBLISHED = (
 
 
 def build(name: str, shape: Shape, classes: int) -> nn.Module:
-    """Return a model by name, for images [C, H, W]; `timm:NAME` where timm is installed."""
+    """Return a model by name, for images [C, H, W]; `timm:NAME` where timm is installed; for text [T] one of transformers."""
+    if len(shape) == 1:
+        return load_classifier(name, classes, shape[0])
     if name.startswith("timm:"):
         try:
             import timm  # pyright: ignore[reportMissingImports]

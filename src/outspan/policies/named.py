@@ -12,19 +12,23 @@ from outspan.policies.adversarial import Adversarial
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import Proposal, Schedule, Step, blend, over_range, sequence, uniform
 from outspan.policies.uncertain import Uncertain
+from outspan.text.apply import Framed
 from outspan.transforms.normalize import Normalize
-from outspan.transforms.table import PAPER_16, find
+from outspan.transforms.table import PAPER_16, TEXT_TRANSFORMS, find
 
 SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "paper16": PAPER_16,
         "geometric": ("rotate", "shear_x", "shear_y", "translate_x", "translate_y", "cutout"),
+        "words": ("switchout", "word_replacement"),
+        "paper3": ("switchout", "word_replacement", "back_translation"),
     }
 )
 # Which published tables a data set takes; others take CIFAR's.
 _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 _TABLE = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})  # of AutoAugment, where it is not CIFAR's
 FROM_FILES = ("fastautoaugment", "pba")
+_FOR_TEXT = ("none", "random", "uncertain", "sequence")
 POLICIES = (
     "none", "baseline", "random", "uncertain", "randaugment", "trivialaugment", "uniformaugment", "autoaugment",
     "augmix", "mixup", "cutmix", "fastautoaugment", "pba", "adversarial",
@@ -33,7 +37,7 @@ POLICIES = (
 
 
 def transforms_of(text: str) -> tuple[str, ...]:
-    """Return the transforms that a recipe names: "paper16", "geometric", or names with commas."""
+    """Return the transforms that a recipe names: "paper16", "geometric", for text "words", "paper3", or names with commas."""
     if text in SETS_OF_TRANSFORMS:
         return SETS_OF_TRANSFORMS[text]
     names = tuple(name.strip() for name in text.split(","))
@@ -42,11 +46,13 @@ def transforms_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) -> Plain | Uncertain | Adversarial:
+def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize | Framed) -> Plain | Uncertain | Adversarial:
     """Return the policy of a recipe for a model on a data set."""
+    check_policy(recipe.policy)
     _check_file(recipe)
+    if isinstance(last, Framed):
+        _check_text(recipe)
     family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILY.get(data.name, "cifar")
-    side = data.train.shape[-1]
     epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
     common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}
     if recipe.same_class != -1 and recipe.policy in ("uncertain", "adversarial"):
@@ -80,7 +86,7 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
         "blend": lambda: blend(*_steps(recipe)),
         "baseline": lambda: published.BASELINES[family],
         "randaugment": lambda: published.randaugment(recipe.depth, recipe.magnitude),
-        "trivialaugment": lambda: published.trivialaugment(side=side),
+        "trivialaugment": lambda: published.trivialaugment(side=data.train.shape[-1]),
         "uniformaugment": lambda: published.uniformaugment(recipe.depth),
         "autoaugment": lambda: published.autoaugment(_TABLE.get(family, "cifar")),
         "augmix": published.augmix,
@@ -94,7 +100,6 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize) 
             epoch_steps=epoch_steps,
         ),
     }
-    check_policy(recipe.policy)
     return Plain(proposals[recipe.policy](), len(data.classes), **common, same_class=recipe.same_class)
 
 
@@ -118,6 +123,19 @@ def check_policy(name: str) -> None:
     """Refuse an unknown policy, with the nearest known one."""
     if name not in POLICIES:
         raise unknown("policy", name, POLICIES)
+
+
+def _check_text(recipe: Recipe) -> None:
+    """Refuse what a text cannot be given: policies and transforms of images, and translation without its cache."""
+    if recipe.policy not in _FOR_TEXT or recipe.defaults != "none":
+        asked = f"{recipe.policy!r} with the defaults {recipe.defaults!r}"
+        raise ValueError(f"the policy of text is one of {', '.join(_FOR_TEXT)}, without defaults, got {asked}")
+    names = transforms_of(recipe.transforms) if recipe.policy != "none" else ()
+    for name in names:
+        find(name, TEXT_TRANSFORMS)
+    if "back_translation" in names and not recipe.cache:
+        how = "outspan text backtranslate CORPUS -o cache.jsonl, then --set cache=cache.jsonl"
+        raise ValueError(f"back_translation needs a cache of translated sentences: {how}")
 
 
 def _select(text: str) -> str | float:

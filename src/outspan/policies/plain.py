@@ -12,6 +12,9 @@ from outspan.policies.partners import check_same_class, partners_by_class
 from outspan.policies.proposals import Proposal, Schedule, draw_together
 from outspan.policies.published import DEFAULTS
 from outspan.shapes import Float32, Images, Int64, Normalized, Num
+from outspan.text.apply import Framed
+from outspan.text.apply import apply as apply_to_text
+from outspan.text.tokens import Passages
 from outspan.transforms.apply import apply
 from outspan.transforms.labels import mix_labels
 from outspan.transforms.normalize import Normalize
@@ -19,9 +22,9 @@ from outspan.transforms.normalize import Normalize
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Images ready to train on, their soft targets, and what was done to them."""
+    """Images, or the tokens of texts, ready to train on, their soft targets, and what was done to them."""
 
-    images: Normalized
+    images: Normalized | Int64[Tensor, "B T"]
     targets: Float32[Tensor, "B classes"]
     drawn: Plan = field(repr=False)  # everything that was drawn
     chosen: Int64[Tensor, " B"] | None = field(default=None, repr=False)  # which outputs of it these are; None is all
@@ -40,7 +43,7 @@ class Plain:
     propose: Proposal | Schedule
     classes: int
     defaults: str | Proposal = "none"
-    normalize: Normalize | None = None  # None scales bytes to [0, 1]
+    normalize: Normalize | Framed | None = None  # None scales bytes to [0, 1]
     seed: int = 0
     same_class: float = -1.0  # the share of mixing partners that are of an image's own class; -1 takes them as they come
 
@@ -48,15 +51,13 @@ class Plain:
         find_defaults(self.defaults)
         check_same_class(self.same_class)
 
-    def __call__(self, images: Images, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
+    def __call__(self, images: Images | Passages, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Augment a batch; what is drawn depends on the seed and the step alone, and with `same_class` on the labels.
 
         Those must then be class numbers, and on a GPU reading them waits for the device.
         """
         plan = self.draw_several(labels if self.same_class < 0 else labels.cpu(), seeds=[self.seed], step=step)
-        height, width = images.shape[-2:]
-        targets = mix_labels(labels, plan, self.classes, (height, width))
-        return Batch(execute(images, plan, self.normalize), targets, plan)
+        return Batch(execute(images, plan, self.normalize), aim(images, labels, plan, self.classes), plan)
 
     def draw_several(self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int) -> Plan:
         """Draw the plans of a step of several seeds as one; their batches, and the labels of these, lie one after another."""
@@ -95,8 +96,17 @@ def draw_several(
     return plan.then(after) if after.ops.numel() else plan
 
 
-def execute(images: Images, plan: Plan, normalize: Normalize | None) -> Tensor:
-    """Apply a plan and normalise; cutout is filled with the data's mean."""
+def aim(images: Images | Passages, labels: Tensor, plan: Plan, classes: int) -> Float32[Tensor, "M classes"]:
+    """Return the soft targets of a plan's outputs; nothing mixes texts."""
+    height, width = (1, 1) if isinstance(images, Passages) else images.shape[-2:]
+    return mix_labels(labels, plan, classes, (height, width))
+
+
+def execute(images: Images | Passages, plan: Plan, normalize: Normalize | Framed | None) -> Tensor:
+    """Apply a plan and normalise; cutout is filled with the data's mean. Texts come out as tokens."""
+    if isinstance(images, Passages):
+        return apply_to_text(images, plan)
+    assert not isinstance(normalize, Framed)
     channels = images.shape[1]
     last = normalize or Normalize((0.0,) * channels, (1.0,) * channels)
     return apply(images, plan, fill=[round(255 * min(max(mean, 0), 1)) for mean in last.mean], normalize=last)

@@ -166,8 +166,8 @@ DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
         "cifar-cutout": sequence(_CROP, _FLIP, Step("cutout")),  # as RandAugment, TrivialAugment and AutoAugment take
         "svhn": sequence(_CROP, Step("cutout")),
         "imagenet": sequence(Step("resized_crop"), _FLIP, *_JITTER, _MIX),
-        "mixup": mixup(),  # every image, after whatever the policy does
         "imagenet-cropped": sequence(_FLIP, *_JITTER, _MIX),  # where images are cropped as they are read
+        "mixup": mixup(),  # every image, after whatever the policy does
     }
 )
 BASELINES: Mapping[str, Proposal] = MappingProxyType(

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.kernels import send
-from outspan.plan import Plan
-from outspan.policies.plain import Batch, draw, execute, find_defaults, soft_cross_entropy
+from outspan.policies.plain import Batch, aim, draw, execute, find_defaults, soft_cross_entropy
 from outspan.policies.proposals import Proposal, Schedule
 from outspan.shapes import Float32, Images, Int64, Num
-from outspan.transforms.labels import mix_labels
+from outspan.text.apply import Framed
+from outspan.text.tokens import Passages
 from outspan.transforms.normalize import Normalize
 
 _POWERS = {"max": math.inf, "proportional": 1.0}
@@ -36,7 +36,7 @@ class Uncertain:
     score: str = "loss"
     score_every: int = 1
     defaults: str | Proposal = "none"
-    normalize: Normalize | None = None
+    normalize: Normalize | Framed | None = None
     loss: Callable[..., Tensor] = soft_cross_entropy  # (logits, soft targets, reduction="none") -> one number a sample
     classes: int | None = None  # None asks the model
     seed: int = 0
@@ -55,17 +55,17 @@ class Uncertain:
             raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {self.select!r}")
         find_defaults(self.defaults)
 
-    def __call__(self, images: Images, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
+    def __call__(self, images: Images | Passages, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Return `keep` augmented images for each of the batch; an image's stand next to one another."""
         scoring = step % self.score_every == 0 and self.keep < self.candidates
         count = self.candidates if scoring else self.keep
         plan = draw(self.propose, self.defaults, len(images), seed=self.seed, step=step, candidates=count)
         pixels = execute(images, plan, self.normalize)
         if not scoring:
-            return Batch(pixels, self._targets(images, labels, plan, self._count_classes(pixels)), plan)
+            return Batch(pixels, aim(images, labels, plan, self._count_classes(pixels)), plan)
         with evaluating(self.model):
             logits = self.model(pixels).float()
-            targets = self._targets(images, labels, plan, self.classes or logits.shape[1])
+            targets = aim(images, labels, plan, self.classes or logits.shape[1])
             losses = self.loss(logits, targets, reduction="none").view(len(images), count)
             score = losses - _entropy(targets).view_as(losses) if self.score == "excess" else losses
         chosen = choose(score, self.keep, self._power, seed=self.seed, step=step)
@@ -75,10 +75,6 @@ class Uncertain:
     @property
     def _power(self) -> float:
         return _POWERS[self.select] if isinstance(self.select, str) else float(self.select)
-
-    def _targets(self, images: Images, labels: Tensor, plan: Plan, classes: int) -> Tensor:
-        height, width = images.shape[-2:]
-        return mix_labels(labels, plan, classes, (height, width))
 
     def _count_classes(self, pixels: Tensor) -> int:
         if self.classes is not None:

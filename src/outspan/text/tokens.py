@@ -117,8 +117,8 @@ class Encoded:
         """Return it as it is: tokens are put together on the host."""
         return self
 
-    def batches(self, rows: Sequence[Tensor], device: torch.device) -> Iterator[tuple["Passages", Tensor]]:
-        """Return the documents and labels of each batch of rows."""
+    def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Any = None) -> Iterator[tuple["Passages", Tensor]]:
+        """Return the documents and labels of each batch of rows; nothing is cropped."""
         for some in rows:
             yield Passages(self, self.rows[some.numpy()], device), self.labels[some].to(device)
 

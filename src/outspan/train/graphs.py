@@ -57,13 +57,20 @@ def _key(inputs: tuple[Tensor, ...]) -> Any:
 class Learner:
     """Forward and backward: `learner(images, targets)` returns every image's loss, and leaves the mean's gradients behind.
 
-    Where `forward` gives the logits of several models, [models, B, classes], it is the mean of each.
+    A batch goes through in `parts`, whose gradients add up to its own. Where `forward` gives the logits of several models,
+    [models, B, classes], it is the mean of each.
     """
 
     def __init__(
-        self, model: nn.Module, label_smoothing: float, *, graphs: bool, forward: Callable[[Tensor], Tensor] | None = None
+        self,
+        model: nn.Module,
+        label_smoothing: float,
+        *,
+        graphs: bool,
+        parts: int = 1,
+        forward: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        self.model, self.label_smoothing, self.forward = model, label_smoothing, forward or model
+        self.model, self.label_smoothing, self.parts, self.forward = model, label_smoothing, parts, forward or model
         self.parameters = list(model.parameters())
         self.recorded = Recorded(self._learn, lambda: [p.grad for p in self.parameters]) if graphs else None
 
@@ -85,14 +92,20 @@ class Learner:
         targets = smooth(targets, self.label_smoothing)
         for parameter in self.parameters:
             parameter.grad = None  # so that a recording writes its gradients, and does not add to others
+        found = []
+        for some, aims in zip(images.chunk(self.parts), targets.chunk(self.parts), strict=True):
+            losses = self._losses(some, aims)
+            (losses.mean(-1).sum() * (len(some) / len(images))).backward()
+            found.append(losses.detach())
+        return torch.cat(found)
+
+    def _losses(self, images: Tensor, targets: Tensor) -> Tensor:
         device = images.device.type
         # A cast that was remembered from before a recording would be replayed for ever: none is remembered.
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
             logits = self.forward(images)
         losses = soft_cross_entropy(logits.float().flatten(0, -2), targets.flatten(0, -2), reduction="none")
-        losses = losses.view(targets.shape[:-1])
-        losses.mean(-1).sum().backward()
-        return losses.detach()
+        return losses.view(targets.shape[:-1])
 
 
 class Replayed(nn.Module):

@@ -16,14 +16,15 @@ from torch import Tensor, nn
 
 from outspan import models, rng
 from outspan.config import Recipe, differing, with_values
-from outspan.data.sets import SETS, Data, load_for
-from outspan.data.splits import Files, Split
+from outspan.data.sets import SETS, AnySplit, Data, as_read, load_for
 from outspan.files import write_lines
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
 from outspan.policies.named import build_policy
 from outspan.policies.plain import Batch
 from outspan.policies.uncertain import evaluating
+from outspan.text.apply import Framed
+from outspan.text.tokens import Encoded
 from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner, Replayed
 from outspan.transforms.normalize import Normalize
@@ -45,7 +46,7 @@ class _State:
     """All that a run carries from step to step."""
 
     model: nn.Module
-    optimizer: torch.optim.SGD
+    optimizer: torch.optim.Optimizer
     step: int = 0
     seconds: float = 0.0
     losses: float = 0.0  # summed over this epoch so far
@@ -55,9 +56,9 @@ class _State:
     def tensors(self) -> dict[str, Tensor]:
         found = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
-            buffer = self.optimizer.state.get(parameter, {}).get("momentum_buffer")
-            if buffer is not None:
-                found[f"momentum.{name}"] = buffer
+            for kind, buffer in self.optimizer.state.get(parameter, {}).items():
+                if buffer is not None:
+                    found[f"{_BUFFERS.get(kind, kind)}.{name}"] = buffer
         return found
 
     def meta(self) -> dict[str, Any]:
@@ -67,11 +68,16 @@ class _State:
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         self.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
         for name, parameter in self.model.named_parameters():
-            if f"momentum.{name}" in tensors:
-                buffer = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])  # laid out as the parameter is
-                self.optimizer.state[parameter]["momentum_buffer"] = buffer
+            for kind, short in _BUFFERS.items():
+                if (stored := tensors.get(f"{short}.{name}")) is not None:
+                    like = torch.empty_like(parameter) if stored.shape == parameter.shape else stored.to(parameter.device)
+                    self.optimizer.state[parameter][kind] = like.copy_(stored)  # laid out as the parameter is
         self.step, self.seconds = meta["step"], meta["seconds"]
         self.losses, self.chosen, self.metrics = meta["losses"], meta["chosen"], meta["metrics"]
+
+
+# What an optimizer keeps for a parameter, and what it is called in a checkpoint.
+_BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
 
 
 class _Unread:
@@ -139,13 +145,17 @@ class _Run:
     def __init__(self, recipe: Recipe, out: Path, device: torch.device, data: Data, setting: dict[str, bool]) -> None:
         self.recipe, self.out, self.device = recipe, out, device
         self.data = data
-        split, self.held = hold_out(self.data.train, recipe.validation, recipe.seed)
+        kept, held = hold_out(self.data.train, recipe.validation, recipe.seed)
+        split, self.test = as_read(kept, recipe, train=True), as_read(self.data.test, recipe)
+        self.held = None if held is None else as_read(held, recipe)
         self.split = split.to(device)
         mean, std = split.statistics()
-        on_gpu = device.type == "cuda"
-        self.last = Normalize(mean, std, torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
+        self.last = _last(mean, std, on_gpu=device.type == "cuda")
+        if isinstance(self.last, Framed):
+            setting = setting | {"graphs": False}  # batches of text differ in length
         self.state = _start(recipe, split.shape, len(self.data.classes), device)
-        _check_fit(recipe.model, self.state.model, split.shape)
+        if isinstance(self.last, Normalize):
+            _check_fit(recipe.model, self.state.model, split.shape)
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
         self.about |= {"mean": list(mean), "std": list(std)}
         if recipe.policy_file:
@@ -158,7 +168,7 @@ class _Run:
             self.state.restore(*found)
             write_lines(out / "metrics.jsonl", self.state.metrics)  # a kill may have come between the two
         model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
-        self.learn = Learner(model, recipe.label_smoothing, graphs=setting["graphs"])
+        self.learn = Learner(model, recipe.label_smoothing, graphs=setting["graphs"], parts=recipe.accumulate)
         self.policy = build_policy(recipe, Replayed(model) if setting["graphs"] else model, self.data, self.last)
         # Not the compiled one: that would compile once more, for longer than it saves.
         self.judge = Replayed(self.state.model) if setting["graphs"] else self.state.model
@@ -178,8 +188,10 @@ class _Run:
             epoch, at = divmod(state.step, self.epoch_steps)
             self.learn.model.train()
             order = torch.from_numpy(rng.generator(recipe.seed, "order", epoch).permutation(len(self.split)))
+            rows = self.split.cut(order, recipe.batch) if isinstance(self.split, Encoded) else order.split(recipe.batch)
             crops = (recipe.seed, epoch) if recipe.crop == "resized" else None
-            for images, labels in self.split.batches(order.split(recipe.batch)[at:], self.device, crops):
+            batches: Any = self.split.batches(rows[at:], self.device, crops)  # of images or texts, as the policy takes them
+            for images, labels in batches:
                 batch = self.policy(images, labels, step=state.step)
                 losses = _step(state, self.learn, recipe, batch, lr_at(recipe, state.step, self.steps))
                 if self.learns is not None:
@@ -205,7 +217,7 @@ class _Run:
         if state.chosen:
             compositions.add_epoch(self.out, epoch, state.chosen)
         row: dict[str, Any] = {"epoch": epoch, "step": state.step, "train_loss": state.losses / self.epoch_steps}
-        row["test_accuracy"] = accuracy(self.judge, self.data.test, self.last, self.device)
+        row["test_accuracy"] = accuracy(self.judge, self.test, self.last, self.device)
         if self.held is not None:
             row["validation_accuracy"] = accuracy(self.judge, self.held, self.last, self.device)
         state.metrics.append(row)
@@ -258,13 +270,20 @@ def _settings(deterministic: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[2])
 
 
-def initial(recipe: Recipe, shape: tuple[int, int, int], classes: int) -> nn.Module:
-    """Return the model of a recipe as its seed initialises it, for images [C, H, W]."""
+def _last(mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) -> Normalize | Framed:
+    """Return the last step before the model: images are normalised, texts, which have no mean, framed."""
+    if not mean:
+        return Framed()
+    return Normalize(tuple(mean), tuple(std), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
+
+
+def initial(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return the model of a recipe as its seed initialises it, for images [C, H, W] or texts [T]."""
     torch.manual_seed(rng.derive(recipe.seed, "init"))
     return models.build(recipe.model, shape, classes)
 
 
-def _start(recipe: Recipe, shape: tuple[int, int, int], classes: int, device: torch.device) -> _State:
+def _start(recipe: Recipe, shape: tuple[int, ...], classes: int, device: torch.device) -> _State:
     model = initial(recipe, shape, classes).to(device)
     if device.type == "cuda":
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
@@ -273,7 +292,7 @@ def _start(recipe: Recipe, shape: tuple[int, int, int], classes: int, device: to
     return _State(model, make_optimizer(recipe, weights, others, on_gpu=device.type == "cuda"))
 
 
-def _check_fit(name: str, model: nn.Module, shape: tuple[int, int, int]) -> None:
+def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...]) -> None:
     """Refuse images that the model does not take, before anything is trained."""
     device = next(model.parameters()).device
     try:
@@ -284,9 +303,13 @@ def _check_fit(name: str, model: nn.Module, shape: tuple[int, int, int]) -> None
         raise ValueError(f"model {name!r} does not take images of {' x '.join(map(str, shape))} ({reason})") from None
 
 
-def make_optimizer(recipe: Recipe, weights: Sequence[Tensor], others: Sequence[Tensor], *, on_gpu: bool) -> torch.optim.SGD:
-    """Return the recipe's SGD; biases and normalisation, the others, do not decay."""
+def make_optimizer(
+    recipe: Recipe, weights: Sequence[Tensor], others: Sequence[Tensor], *, on_gpu: bool
+) -> torch.optim.Optimizer:
+    """Return the recipe's optimizer; biases and normalisation, the others, do not decay."""
     groups = [{"params": weights, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=recipe.lr, fused=on_gpu or None)
     return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0, fused=on_gpu or None)
 
 
@@ -316,28 +339,31 @@ def lr_at(recipe: Recipe, step: int, total: int) -> float:
     share = (step - warm) / (total - warm)
     if recipe.schedule == "cosine":
         return recipe.lr * 0.5 * (1 + math.cos(math.pi * share))
+    if recipe.schedule == "linear":
+        return recipe.lr * (1 - share)
     if recipe.schedule == "multistep":
         return recipe.lr * 0.1 ** sum(step >= mark * total for mark in (0.3, 0.6, 0.8))
     return recipe.lr
 
 
-def predict(model: nn.Module, split: Split | Files, last: Normalize, device: torch.device | str) -> Tensor:
+def predict(model: nn.Module, split: AnySplit, last: Normalize | Framed, device: torch.device | str) -> Tensor:
     """Return the logits of a split, [N, classes], without augmentation."""
     model.eval()
     at_once = max(1, min(1000, 20_000_000 // math.prod(split.shape)))  # what fits in memory as numbers
     device = torch.device(device)
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        parts = split.batches(torch.arange(len(split)).split(at_once), device)
-        return torch.cat([model(last(images)).float().cpu() for images, _ in parts])
+        order = split.by_length if isinstance(split, Encoded) else torch.arange(len(split))
+        parts: Any = split.batches(order.split(at_once), device)
+        return torch.cat([model(last(images)).float().cpu() for images, _ in parts])[order.argsort()]
 
 
-def accuracy(model: nn.Module, split: Split | Files, last: Normalize, device: torch.device | str) -> float:
+def accuracy(model: nn.Module, split: AnySplit, last: Normalize | Framed, device: torch.device | str) -> float:
     """Return the share of a split that is classified as labelled."""
     return float((predict(model, split, last, device).argmax(1) == split.labels).double().mean())
 
 
-def hold_out(split: Split | Files, count: int, seed: int) -> tuple[Split | Files, Split | Files | None]:
-    """Return what is trained on and, where `count` is not 0, so many images held out at random."""
+def hold_out(split: AnySplit, count: int, seed: int) -> tuple[AnySplit, AnySplit | None]:
+    """Return what is trained on and, where `count` is not 0, so many images or texts held out at random."""
     if not count:
         return split, None
     if count >= len(split):
@@ -352,9 +378,9 @@ class Trained:
 
     recipe: Recipe
     model: nn.Module
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]  # of an image [C, H, W], or of a text [T]
     classes: tuple[str, ...]
-    last: Normalize
+    last: Normalize | Framed
 
 
 def load_model(out: Path) -> Trained:
@@ -363,18 +389,18 @@ def load_model(out: Path) -> Trained:
     if found is None:
         raise ValueError(f"{out}: no whole checkpoint")
     recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
-    channels, height, width = about["shape"]
-    state = _start(recipe, (channels, height, width), len(about["classes"]), torch.device("cpu"))
+    shape = tuple(about["shape"])
+    state = _start(recipe, shape, len(about["classes"]), torch.device("cpu"))
     state.restore(*found)
-    last = Normalize(tuple(about["mean"]), tuple(about["std"]))
-    return Trained(recipe, state.model, (channels, height, width), tuple(about["classes"]), last)
+    return Trained(recipe, state.model, shape, tuple(about["classes"]), _last(about["mean"], about["std"]))
 
 
 def load_run(out: Path, *, skip_bad: int = 0) -> tuple[Trained, Data]:
     """Return a run's model and its data, which must be what it was."""
     run = load_model(out)
     data = load_for(run.recipe, skip_bad=skip_bad)
-    now = {"shape": list(data.train.shape), "classes": list(data.classes)}
+    data = replace(data, test=as_read(data.test, run.recipe))
+    now = {"shape": list(data.test.shape), "classes": list(data.classes)}
     _same_data(now, {"shape": list(run.shape), "classes": list(run.classes)}, out)
     return run, data
 

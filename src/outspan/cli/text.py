@@ -1,0 +1,52 @@
+"""Commands for text: back-translating a corpus into the cache that training reads."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outspan.cli.training import training_progress
+
+app = typer.Typer(help="Back-translate a corpus of text.", no_args_is_help=True)
+
+
+@app.callback()
+def text() -> None:
+    """Back-translate a corpus of text."""
+
+
+@app.command("backtranslate")
+def backtranslate_command(
+    corpus: Annotated[str, typer.Argument(help="imdb, a .csv, .tsv or .jsonl file, or a folder, as for train.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The cache; what it has already is not translated again.")],
+    engine: Annotated[str, typer.Option(help="apertium (rules, offline) or marian (neural).")] = "apertium",
+    pair: Annotated[
+        str, typer.Option(help="The two languages; for marian also two models with a comma: there,back.")
+    ] = "eng-spa",
+    text_column: Annotated[str, typer.Option(help="The column of a table that has the text.")] = "text",
+    label_column: Annotated[str, typer.Option(help="The column of a table that has the label.")] = "label",
+) -> None:
+    """Translate every training sentence there and back, into a cache. Ctrl-C stops; the same command goes on.
+
+    Example: outspan text backtranslate imdb -o cache.jsonl --engine apertium --pair eng-spa
+    """
+    from outspan.data.sets import is_textual, load
+    from outspan.text.backtranslate import backtranslate
+    from outspan.text.documents import sentences
+    from outspan.train import Stopped
+
+    if not is_textual(corpus):
+        raise ValueError(f"{corpus}: not a corpus of text (imdb, a .csv, .tsv or .jsonl file, or a folder of text)")
+    texts = load(corpus, columns=(text_column, label_column)).train.texts
+    with training_progress() as on_step:
+
+        def show(done: int, total: int) -> bool | None:
+            asked = on_step({"step": done, "steps": total, "images": 0, "said": f"{done:,} of {total:,} sentences"})
+            if asked and done < total:
+                raise Stopped(f"stopped after {done:,} of {total:,} sentences; the same command goes on")
+            return None
+
+        held, failed = backtranslate(
+            (one for text in texts for one in sentences(text)), out, engine=engine, pair=pair, on_batch=show
+        )
+    typer.echo(f"{held:,} sentences in {out}" + (f", {failed:,} of which the engine could not translate" if failed else ""))

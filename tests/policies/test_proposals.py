@@ -12,7 +12,7 @@ from PIL import Image
 
 from conftest import make_images, seeds
 from outspan import PAPER_16, TRANSFORMS, Proposal, Step, any_of, apply, augmix, mix_labels, rng, sequence, uniform
-from outspan.policies.proposals import blend, draw_together, over_range, side_by_side
+from outspan.policies.proposals import blend, draw_together, merge, over_range, side_by_side
 
 
 def chi2(counts: list[int]) -> float:
@@ -102,6 +102,23 @@ def test_batches_drawn_together_are_those_drawn_alone(propose):
     generators = [[rng.generator(seed, "x") for seed in (4, 0, 9)] for _ in range(2)]
     alone = side_by_side([propose(5, rng=own) for own in generators[0]], 5)
     assert draw_together(propose, 5, generators[1]).to_json() == alone.to_json()
+
+
+def test_proposals_of_one_depth_are_drawn_as_one():
+    mirrored = any_of([Step("cutout", 0, 1, 0.5), Step("rotate", 0, 1, mirrored=True, bins=5), Step("cutmix")], 1)
+    several, counts = [sequence(), uniform(1), sequence(Step("random_crop")), mirrored], [2, 1, 3, 2]
+    images = make_images(0, 40, 3, 8, 8)
+    merged = merge(several, counts)
+    addresses = [(i, j) for i, count in enumerate(counts) for j in range(count)]
+    together = draw_together(merged, 5, [rng.generator(*address) for address in addresses])
+    alone = side_by_side([several[i](5, rng=rng.generator(i, j)) for i, j in addresses], 5)
+    assert torch.equal(apply(images, together), apply(images, alone))
+    for field in ("levels", "places", "partners"):  # what is drawn, where something is done
+        does = alone.ops >= 0
+        assert torch.equal(getattr(together, field)[does], getattr(alone, field)[does])
+    assert len(draw_together(merge([sequence(), sequence()], [1, 1]), 5, [rng.generator(0)] * 2)) == 10
+    assert merge([uniform(1), uniform(2)], [1, 1]) is None
+    assert merge([uniform(1), augmix()], [1, 1]) is None
 
 
 @given(seed=seeds)

@@ -18,6 +18,7 @@ from outspan.data.sets import Data, is_textual, load_for
 from outspan.plan import Plan
 from outspan.policies.named import build_policy
 from outspan.policies.plain import Plain, execute
+from outspan.policies.proposals import merge
 from outspan.shapes import Float32, Normalized, Num
 from outspan.train import Stopped, checkpoint
 from outspan.train.graphs import Learner
@@ -107,11 +108,36 @@ def _check_members(members: Sequence[Recipe]) -> None:
 
 
 class _Group(NamedTuple):
-    """Members of one augmentation: their plans are drawn as one."""
+    """Members whose plans are drawn as one: of one augmentation, or of several alike."""
 
     policy: Plain
     seeds: list[int]  # of the draws
     blocks: list[int]  # which part of a step's images each draw is for
+
+
+def _merged(groups: list[_Group]) -> list[_Group]:
+    """Return as few groups as can be, in the same order: neighbours whose plans can be drawn as one are one."""
+    found: list[list[_Group]] = []
+    for group in groups:
+        if not found or _merge([*found[-1], group]) is None:
+            found.append([])
+        found[-1].append(group)
+    return [merged for some in found if (merged := _merge(some)) is not None]
+
+
+def _merge(groups: list[_Group]) -> _Group | None:
+    policies = [group.policy for group in groups]
+    if len(groups) == 1:
+        return groups[0]
+    if len({(policy.defaults, policy.same_class) for policy in policies}) > 1:
+        return None
+    propose = merge([policy.propose for policy in policies], [len(group.seeds) for group in groups])
+    if propose is None:
+        return None
+    seeds, blocks = (
+        [number for part in parts for number in part] for parts in zip(*(group[1:] for group in groups), strict=True)
+    )
+    return _Group(replace(policies[0], propose=propose), seeds, blocks)
 
 
 class _Together:
@@ -129,13 +155,15 @@ class _Together:
         drawn = [recipe if shared is None else replace(recipe, seed=shared) for recipe in members]
         self.orders = list(dict.fromkeys(recipe.seed for recipe in drawn))
         self.groups: list[_Group] = []
-        self.reads: list[int] = []  # of each member, which of the drawn batches it trains on
+        reads: list[int] = []  # of each member, which of the drawn batches it trains on
         for kind, alike in groupby(drawn, lambda recipe: replace(recipe, seed=0)):
             first, seeds = sum(len(group.seeds) for group in self.groups), [recipe.seed for recipe in alike]
             own = list(dict.fromkeys(seeds))
-            self.reads += [first + own.index(seed) for seed in seeds]
+            reads += [first + own.index(seed) for seed in seeds]
             policy = cast(Plain, build_policy(kind, self.model, data, self.last))
             self.groups.append(_Group(policy, own, [self.orders.index(seed) for seed in own]))
+        self.groups = _merged(self.groups)
+        self.drawn, self.reads = len(set(reads)), torch.tensor(reads, device=device)
         self.epoch_steps = -(-len(self.split) // self.recipe.batch)
         self.steps = self.recipe.epochs * self.epoch_steps
         self.step = 0
@@ -173,12 +201,12 @@ class _Together:
         size = len(labels) // len(self.orders)
         plan = self._draw(on_host, size)
         height, width = images.shape[-2:]
-        drawn = sum(len(group.seeds) for group in self.groups)
-        targets = mix_labels(labels, plan, self.classes, (height, width)).view(drawn, size, -1)
-        inputs = execute(images, plan, self.last).view(drawn, size, -1)
-        if drawn < len(self.members):
-            reads = torch.tensor(self.reads, device=self.device)
-            inputs, targets = (inputs[0].expand(len(reads), -1, -1) if drawn == 1 else inputs[reads]), targets[reads]
+        targets = mix_labels(labels, plan, self.classes, (height, width)).view(self.drawn, size, -1)
+        inputs = execute(images, plan, self.last).view(self.drawn, size, -1)
+        if self.drawn == 1:
+            inputs, targets = (some.expand(len(self.members), -1, -1) for some in (inputs, targets))
+        elif self.drawn < len(self.members):
+            inputs, targets = inputs[self.reads], targets[self.reads]
         for group in self.optimizer.param_groups:
             group["lr"] = lr_at(self.recipe, self.step, self.steps)
         losses = self.learn(inputs, targets).mean(1)
@@ -191,11 +219,14 @@ class _Together:
         """Return one plan for everything that is drawn in this step; `labels` are on the host."""
         plans = []
         for policy, seeds, blocks in self.groups:
-            lie = torch.tensor(blocks)
-            own = labels.view(len(self.orders), size)[lie].flatten()
+            own = labels.view(len(self.orders), size)[torch.tensor(blocks)].flatten()
             plan = policy.draw_several(own, seeds=seeds, step=self.step)
-            if blocks != list(range(len(blocks))):
-                plan = replace(plan, source=lie[plan.source // size] * size + plan.source % size)
+            if blocks != list(range(len(blocks))):  # batches that share their images
+                moved = size * (torch.tensor(blocks) - torch.arange(len(blocks)))
+                plain = len(plan.source) == len(own)  # then the rows of a batch are its images, in order
+                plan = replace(
+                    plan, source=plan.source + (moved.repeat_interleave(size) if plain else moved[plan.source // size])
+                )
             plans.append(plan)
         return plans[0] if len(plans) == 1 else Plan.cat(plans)
 

@@ -67,7 +67,7 @@ class _Picked:
     """Draws from a table of options. Several batches are drawn as one, each from its own generator."""
 
     def __init__(self, options: Sequence[Step], depth: int, pick: Pick) -> None:
-        self.depth, self.pick = depth, pick
+        self.options, self.depth, self.pick = options, depth, pick
         self.names = tuple(dict.fromkeys(option.name for option in options))
         self.op = np.array([self.names.index(option.name) for option in options], dtype=np.int16)
         graded = np.array([find(option.name).graded for option in options], dtype=np.float32)  # else the level is 0
@@ -119,13 +119,14 @@ class _Picked:
     def _entries(
         self, kind: np.ndarray, option: np.ndarray, generators: Sequence[np.random.Generator]
     ) -> Iterator[tuple[np.ndarray, int, np.random.Generator]]:
-        """Return, for each batch, which entries are of some kind, the batch's first row, and its generator."""
+        """Return, for each batch that has any, which entries are of some kind, the batch's first row, and its generator."""
         if not kind.any():
             return
-        rows = len(option) // len(generators)
-        for i, (part, rng) in enumerate(zip(np.split(option, len(generators)), generators, strict=True)):
-            at = kind.take(part).ravel().nonzero()[0]
-            yield at + i * rows * self.depth, i * rows, rng
+        rows, at = len(option) // len(generators), kind.take(option).ravel().nonzero()[0]
+        ends = np.searchsorted(at, np.arange(len(generators) + 1) * rows * self.depth).tolist()
+        for i, rng in enumerate(generators):
+            if ends[i] < ends[i + 1]:
+                yield at[ends[i] : ends[i + 1]], i * rows, rng
 
 
 def draw_together(draw: Proposal, size: int, generators: Sequence[np.random.Generator], candidates: int = 1) -> Plan:
@@ -133,6 +134,30 @@ def draw_together(draw: Proposal, size: int, generators: Sequence[np.random.Gene
     if isinstance(draw, _Picked):
         return draw.together(size, generators, candidates)
     return side_by_side([draw(size, rng=rng, candidates=candidates) for rng in generators], size)
+
+
+def merge(proposals: Sequence[Proposal], counts: Sequence[int]) -> Proposal | None:
+    """Return one proposal that draws so many batches of each, one after another; None where they are not of one depth.
+
+    It draws what each would: `draw_together(merge([a, b], [2, 1]), size, generators)` are two batches of a and one of b.
+    """
+    parts = [one for one in proposals if isinstance(one, _Picked)]
+    depths = {one.depth for one in parts if one.depth}
+    if len(parts) < len(proposals) or len(depths) > 1:
+        return None
+    nothing = Step("identity", probability=0.0)  # where a proposal has no steps
+    options = [one.options if one.depth else [nothing] for one in parts]
+    first = [sum(map(len, options[:i])) for i in range(len(options))]
+    ends = np.cumsum(counts)
+
+    def pick(bits: np.ndarray) -> np.ndarray:
+        rows, found = len(bits) // ends[-1], np.empty(bits.shape, dtype=np.intp)
+        for one, start, end, count in zip(parts, first, ends, counts, strict=True):
+            where = slice((end - count) * rows, end * rows)
+            found[where] = start + (one.pick(bits[where]) if one.depth else 0)
+        return found
+
+    return _Picked([step for some in options for step in some], max(depths, default=0), pick)
 
 
 def side_by_side(plans: Sequence[Plan], size: int) -> Plan:

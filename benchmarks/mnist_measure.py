@@ -1,0 +1,209 @@
+"""The paper's measurements (arXiv:2005.00695, Section 4, Appendices B and D) made again, with its numbers beside ours.
+
+    python benchmarks/mnist_measure.py table compose core mixup --out runs/measured      # MNIST, the paper's MLP, 9 seeds
+    python benchmarks/mnist_measure.py cifar --out runs/measured --jobs 3                # CIFAR-10, WRN-28-2, 3 seeds
+
+Parts may be asked for one at a time; each resumes where it stopped, and `--minutes` stops cleanly. They write
+results/mnist-transforms.json, mnist-compositions.json, mnist-compositions-additive.json, mnist-core.json, mnist-mixup.json and
+cifar10-mixup.json, and their figures into docs/. `--set` and `--data` are for a miniature, whose results go to `--results`.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from machine import ROOT, machine
+
+from outspan.config import Recipe, make_recipe
+from outspan.measure.compose import compose, graph, name_of
+from outspan.measure.core import core
+from outspan.measure.mixup import SHARES, baseline_of, mixup_summary, study_mixup
+from outspan.measure.study import BASELINE, Study, configurations, one_after_another
+from outspan.measure.summary import summarise
+from outspan.report.measure import graph_figure, measure_figure, mixup_figure
+from outspan.theory.rank import spearman
+from outspan.train import Stopped
+
+FIVE = ("rotate", "random_crop", "cutout", "translate_x", "translate_y")
+PAIRS = (("rotate", "random_crop"), ("translate_x", "translate_y"))
+BELOW = ("rotate", "random_crop", "cutout", "shear_x", "shear_y", "translate_x", "translate_y")  # the baseline's error
+ABOVE = ("invert", "horizontal_flip", "vertical_flip")
+SCORES = ("accuracy", "error", "instability")
+# What the paper prints, in %.
+PAPER_PAIRS = {"rotate+random_crop": {"accuracy": 98.72, "error": 0.86}, "translate_x+translate_y": {"accuracy": 98.0}}
+PAPER_CORRECTED = {"corrected": 57, "baseline_accuracy": 19.5, "broken": 18, "accuracy_on_broken": 29.63}
+PAPER_GRAPH = "rotate, random_crop and cutout each help some other; the translations help none of the rest"
+RUNS = ("baseline", "l2", "same_class", "mixup")
+PAPER_MIXUP = {
+    "mnist": dict(zip(RUNS, ((98.07, 1.52, 0.95), (98.31, 1.50, 0.67), (98.15, 1.78, 0.61), (98.21, 1.58, 0.70)), strict=True)),
+    "cifar10": dict(
+        zip(RUNS, ((87.33, 9.61, 7.97), (91.23, 6.55, 5.50), (91.59, 6.55, 4.96), (92.44, 5.71, 4.75)), strict=True)
+    ),
+}
+
+
+def main() -> None:
+    """Train what is missing of the parts asked for, print them and write their results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=["table", "compose", "core", "mixup", "cifar"])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--results", type=Path, default=ROOT / "results")
+    parser.add_argument("--figures", type=Path, default=ROOT / "docs")
+    parser.add_argument("--seeds", type=int, help="9, and 3 for cifar")
+    parser.add_argument("--data", help="another data set, for a miniature")
+    parser.add_argument("--set", dest="changes", action="append", default=[])
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=1e9)
+    asked = parser.parse_args()
+    run = _Run(asked)
+    try:
+        for part in asked.parts:
+            getattr(run, part)()
+    except Stopped as stopped:
+        raise SystemExit(str(stopped)) from None
+
+
+class _Run:
+    """The parts, in their folders."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked, self.end = asked, time.monotonic() + 60 * asked.minutes
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def table(self) -> None:
+        """Measure 20 transforms and two compositions, and compare with the paper's table."""
+        paper = json.loads((ROOT / "results/paper-mnist-transforms.json").read_text())
+        study, began = self._study("mnist"), time.perf_counter()
+        recipes = configurations(study.baseline, paper["error"], study.baseline.probability)
+        study.run(recipes)  # apart from the pairs: plans of one depth are drawn as one
+        recipes |= {name_of(pair): one_after_another(study.baseline, pair) for pair in PAIRS}
+        found = summarise(study.run(recipes))
+        entries = {BASELINE: found.pop(BASELINE), **found.pop("transforms")}
+        for entry in entries.values():
+            entry.pop("by_class")
+        ours = {name: {key: 100 * entry[key]["value"] for key in SCORES} for name, entry in entries.items()}
+        theirs = {name: {key: paper[key][name] for key in SCORES} for name in paper["error"]}
+        theirs |= {BASELINE: paper["baseline"], **PAPER_PAIRS}
+        print(f"{'':26}" + "".join(f"{key:>22}" for key in SCORES) + "    ours, paper's; %")
+        for name in sorted(ours, key=lambda name: ours[name]["error"]):
+            cells = [f"{ours[name][key]:.2f}, {theirs[name].get(key, float('nan')):.2f}" for key in SCORES]
+            print(f"{name:26}" + "".join(f"{cell:>22}" for cell in cells))
+        agreement = _agreement(ours, paper)
+        print(json.dumps(agreement, indent=2))
+        rotate = entries["rotate"]
+        corrected = {"ours": {"corrected": rotate["corrected"], "broken": rotate["broken"]}, "paper_percent": PAPER_CORRECTED}
+        extra = {"agreement": agreement, "corrected_by_rotate": corrected, "paper_percent": theirs, "entries": entries}
+        self._write("mnist-transforms", found | extra, began)
+        shown = {name: entry for name, entry in entries.items() if name != BASELINE}
+        self._draw("mnist-transforms", measure_figure(found | {BASELINE: entries[BASELINE], "transforms": shown}))
+
+    def compose(self) -> None:
+        """Measure every pair of five transforms, one after the other and blended."""
+        for additive in (False, True):
+            study, began = self._study("mnist"), time.perf_counter()
+            found = graph(compose(study, FIVE, additive=additive), FIVE, additive=additive)
+            for pair in found["pairs"]:
+                mark = "→" if pair["edge"] else " "
+                cut = f"{100 * pair['error']:5.2f} %, cut by {100 * pair['cut']:+.0f} %"
+                print(f"{pair['first']:12} {mark} {pair['second']:12} {cut}")
+            name = "mnist-compositions-additive" if additive else "mnist-compositions"
+            self._write(name, found | {"paper": PAPER_GRAPH}, began)
+            self._draw(name, graph_figure(found))
+
+    def core(self) -> None:
+        """Find the core of the five."""
+        study, began = self._study("mnist"), time.perf_counter()
+        found = core(study, FIVE).found
+        for entry in found["path"]:
+            print(f"{100 * entry['error']:5.2f} %  {' + '.join(entry['transforms']) or 'none'}")
+        print(f"core: {' + '.join(found['core']) or 'none'}")
+        self._write("mnist-core", found, began)
+
+    def mixup(self) -> None:
+        """Study mixup on MNIST, its weight decay tuned."""
+        self._mixup("mnist", self._recipe("mnist"), [1e-4, 3e-4, 1e-3, 3e-3], SHARES, 9)
+
+    def cifar(self) -> None:
+        """Study mixup on CIFAR-10; the baseline has no weight decay, the others the paper's."""
+        recipe = self._recipe("cifar10-wrn-28-2-baseline", "weight_decay=0", "epochs=30")
+        self._mixup("cifar10", recipe, [5e-4], (0.0, 0.5, 1.0), 3)
+
+    def _mixup(self, name: str, recipe: Recipe, decays: list[float], shares: tuple[float, ...], seeds: int) -> None:
+        study, began = self._open(baseline_of(recipe), f"{name}-mixup", seeds), time.perf_counter()
+        measured, tuned = study_mixup(study, decays, shares)
+        found = mixup_summary(measured, tuned, shares)
+        paper = {run: dict(zip(SCORES, values, strict=True)) for run, values in PAPER_MIXUP[name].items()}
+        for run, entry in found["scores"].items():
+            ours = ", ".join(f"{100 * entry[key]:.2f}" for key in SCORES)
+            print(f"{run:12} {ours}   paper: {', '.join(f'{value:.2f}' for value in paper[run].values())}")
+        for entry in found["same_class"]:
+            said = f"instability {100 * entry['instability']:.2f}, error {100 * entry['error']:.2f}"
+            print(f"same class {100 * entry['share']:3.0f} %: {said}")
+        for entry in found["margins"]["corrected"]:
+            said = f"{entry['count']} images, the baseline's mean margin {entry['mean_margin']}"
+            print(f"corrected at {100 * entry['share']:.0f} % same class: {said}")
+        self._write(f"{name}-mixup", found | {"paper_percent": paper}, began)
+        self._draw(f"{name}-mixup", mixup_figure(found))
+
+    def _recipe(self, name: str, *changes: str) -> Recipe:
+        others = [f"data={self.asked.data}"] if self.asked.data else []
+        return make_recipe(ROOT / f"recipes/{name}.toml", [*changes, *others, *self.asked.changes])
+
+    def _study(self, name: str) -> Study:
+        return self._open(configurations(self._recipe(name), FIVE, 0.5)[BASELINE], name, 9)
+
+    def _open(self, baseline: Recipe, name: str, seeds: int) -> Study:
+        options = {"device": self.device, "jobs": self.asked.jobs, "watch": self._watch}
+        return Study(baseline, seeds=range(self.asked.seeds or seeds), out=self.asked.out / name, **options)
+
+    @contextmanager
+    def _watch(self, title: str) -> Iterator[Any]:
+        began, said = time.perf_counter(), [0.0]
+
+        def on_step(state: dict[str, Any]) -> bool:
+            now = time.perf_counter()
+            if now - said[0] >= 30 or state["step"] == state["steps"]:
+                print(f"{title}: step {state['step']} of {state['steps']}, {now - began:.0f} s", flush=True)
+                said[0] = now
+            return time.monotonic() > self.end
+
+        yield on_step
+
+    def _write(self, name: str, found: dict[str, Any], began: float) -> None:
+        """Write a result; its seconds are those of this start, few where all was trained before."""
+        path = self.asked.results / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        about = {"machine": machine(), "seconds_of_this_start": round(time.perf_counter() - began, 1)}
+        path.write_text(json.dumps(about | found, indent=2) + "\n")
+        print(f"wrote {path}, {about['seconds_of_this_start']} s", flush=True)
+
+    def _draw(self, name: str, figure: Any) -> None:
+        self.asked.figures.mkdir(parents=True, exist_ok=True)
+        figure.savefig(self.asked.figures / f"{name}.png")
+
+
+def _agreement(ours: dict[str, dict[str, float]], paper: dict[str, Any]) -> dict[str, Any]:
+    """Return how far our table agrees with the paper's: ranks, sides of the baseline, and the baseline itself."""
+    names = sorted(paper["error"])
+    found: dict[str, Any] = {
+        f"spearman_{key}": spearman(
+            np.array([ours[name][key] for name in names]), np.array([paper[key][name] for name in names])
+        )
+        for key in SCORES
+    }
+    base = ours[BASELINE]["error"]
+    sides = {name: ours[name]["error"] < base for name in BELOW} | {name: ours[name]["error"] > base for name in ABOVE}
+    found["baseline_accuracy_minus_papers"] = ours[BASELINE]["accuracy"] - paper["baseline"]["accuracy"]
+    found["on_the_papers_side_of_the_baseline"] = sides
+    met = found["spearman_error"] >= 0.7 and all(sides.values()) and abs(found["baseline_accuracy_minus_papers"]) <= 0.3
+    return found | {"all_met": bool(met)}
+
+
+if __name__ == "__main__":
+    main()

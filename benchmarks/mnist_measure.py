@@ -5,7 +5,8 @@
 
 Parts may be asked for one at a time; each resumes where it stopped, and `--minutes` stops cleanly. They write
 results/mnist-transforms.json, mnist-compositions.json, mnist-compositions-additive.json, mnist-core.json, mnist-mixup.json and
-cifar10-mixup.json, and their figures into docs/. `--set` and `--data` are for a miniature, whose results go to `--results`.
+cifar10-mixup.json, their figures and the page docs/measured.md. A miniature is `--data digits --set epochs=2 --seeds 2` with
+`--results` and `--figures` elsewhere.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from machine import ROOT, machine
+from measured_page import page
 
 from outspan.config import Recipe, make_recipe
 from outspan.measure.compose import compose, graph, name_of
@@ -65,6 +67,7 @@ def main() -> None:
     try:
         for part in asked.parts:
             getattr(run, part)()
+            (asked.figures / "measured.md").write_text(page(asked.results))
     except Stopped as stopped:
         raise SystemExit(str(stopped)) from None
 

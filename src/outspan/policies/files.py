@@ -5,7 +5,7 @@ Both are lists as Python writes them (the first is JSON, too); they are parsed, 
 
 import ast
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -85,7 +85,7 @@ def fast_autoaugment(file: str) -> Proposal:
         _refuse(path, listed, "the list is empty")
     count = np.uint64(len(options) // 2)
 
-    def pick(bits: np.ndarray, _: np.random.Generator) -> np.ndarray:
+    def pick(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
         pair = (bits[:, :1] * count >> np.uint64(20)).astype(np.intp)
         return 2 * pair + np.arange(2)
 
@@ -113,11 +113,15 @@ def _population(numbers: list[int]) -> Proposal:
     chance = np.array(numbers[::2]) / 10
     nothing = len(steps)
 
-    def pick(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        fires = rng.random((len(bits), len(chance))) < chance
+    def pick(bits: np.ndarray, generators: Sequence[np.random.Generator]) -> np.ndarray:
+        rows = len(bits) // len(generators)
+        return np.concatenate([draw(rows, rng) for rng in generators])
+
+    def draw(rows: int, rng: np.random.Generator) -> np.ndarray:
+        fires = rng.random((rows, len(chance))) < chance
         order = np.where(fires, rng.random(fires.shape), 2.0)
         first = order.argsort(axis=1)[:, :2]
-        wanted = (rng.random((len(bits), 1)) >= _COUNTS).sum(axis=1, keepdims=True)
+        wanted = (rng.random((rows, 1)) >= _COUNTS).sum(axis=1, keepdims=True)
         applied = np.take_along_axis(fires, first, axis=1) & (np.arange(2) < wanted)
         return np.where(applied, first, nothing)
 

@@ -54,8 +54,8 @@ class Schedule:
         return self.proposals[bisect_right(self.ends, step)]
 
 
-# 20 random bits a step, uint64 [rows, depth], and where more come from -> which option, intp
-Pick = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+# 20 random bits a step, uint64 [rows, depth], a batch of rows for each generator that more may come from -> which option, intp
+Pick = Callable[[np.ndarray, Sequence[np.random.Generator]], np.ndarray]
 
 
 def propose(options: Sequence[Step], depth: int, pick: Pick) -> Proposal:
@@ -88,9 +88,8 @@ class _Picked:
             return _nothing(size * len(generators), candidates)
         rows = size * candidates
         # One number a step: 20 bits choose, 24 are the level, 19 decide whether, 1 the direction.
-        drawn = [rng.bit_generator.random_raw((rows, self.depth)) for rng in generators]
-        option = np.concatenate([self.pick(raw >> np.uint64(44), rng) for raw, rng in zip(drawn, generators, strict=True)])
-        bits = np.concatenate(drawn)
+        bits = np.concatenate([rng.bit_generator.random_raw((rows, self.depth)) for rng in generators])
+        option = self.pick(bits >> np.uint64(44), generators)
         share = (bits >> np.uint64(20) & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)
         if self.bins.any():
             count = self.bins.take(option)
@@ -150,11 +149,11 @@ def merge(proposals: Sequence[Proposal], counts: Sequence[int]) -> Proposal | No
     first = [sum(map(len, options[:i])) for i in range(len(options))]
     ends = np.cumsum(counts)
 
-    def pick(bits: np.ndarray) -> np.ndarray:
+    def pick(bits: np.ndarray, generators: Sequence[np.random.Generator]) -> np.ndarray:
         rows, found = len(bits) // ends[-1], np.empty(bits.shape, dtype=np.intp)
         for one, start, end, count in zip(parts, first, ends, counts, strict=True):
             where = slice((end - count) * rows, end * rows)
-            found[where] = start + (one.pick(bits[where]) if one.depth else 0)
+            found[where] = start + (one.pick(bits[where], generators[end - count : end]) if one.depth else 0)
         return found
 
     return _Picked([step for some in options for step in some], max(depths, default=0), pick)

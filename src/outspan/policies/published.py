@@ -1,6 +1,6 @@
 """Augmentations as their papers publish them, each a proposal. Ranges are in the unit of our levels."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -67,7 +67,7 @@ def autoaugment(data: str = "cifar") -> Proposal:
     options = [step for pair in pairs for step in pair]
     count = np.uint64(len(pairs))
 
-    def pick(bits: np.ndarray, _: np.random.Generator) -> np.ndarray:
+    def pick(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
         pair = (bits[:, :1] * count >> np.uint64(20)).astype(np.intp)
         return 2 * pair + np.arange(2)
 

@@ -77,10 +77,20 @@ def test_evaluation_draws_nothing(name):
 def test_a_scale_differs_on_the_way_back():
     values = torch.randn(5, 2, 3, 3, requires_grad=True)
     there, back = torch.rand(5, 1, 1, 1), torch.rand(5, 1, 1, 1)
-    out = shake.scale(values, there, back)
+    out = shake.Scale.apply(values, there, back)
     assert torch.allclose(out, there * values)
     out.sum().backward()
     assert torch.allclose(values.grad, back.expand_as(values))
+
+
+def test_a_mix_differs_on_the_way_back():
+    first, second = (torch.randn(5, 2, 3, 3, requires_grad=True) for _ in range(2))
+    there, back = torch.rand(5, 1, 1, 1), torch.rand(5, 1, 1, 1)
+    out = shake.Mix.apply(first, second, there, back)
+    assert torch.allclose(out, there * first + (1 - there) * second, atol=1e-6)
+    out.sum().backward()
+    assert torch.allclose(first.grad, back.expand_as(first))
+    assert torch.allclose(second.grad, (1 - back).expand_as(second))
 
 
 def test_shake_shake_mixes_each_image_by_its_own_share():

@@ -1,0 +1,158 @@
+"""What each method costs in training, relative to RandAugment (the paper's Figure 5), all of them in one process.
+
+    python benchmarks/cost.py --out results/cost.json
+
+A contestant's turn is an epoch of so many steps of a Wide-ResNet-28-2 on random images of CIFAR's size: drawing, transforming,
+scoring, learning, and the adversary's own learning. All take turns within every round; the figure is the median round. On a GPU
+the launches are recorded as they are in training.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from machine import ROOT, machine
+
+from outspan import rng
+from outspan.config import Recipe, with_values
+from outspan.data.sets import Data
+from outspan.data.splits import Split
+from outspan.policies.adversarial import Learns
+from outspan.policies.named import build_policy
+from outspan.train.graphs import Learner, Replayed
+from outspan.train.loop import _settings, _start, _step
+from outspan.transforms.normalize import Normalize
+
+REFERENCE = "randaugment"
+# The dials of recipes/cifar10-wrn-28-2-*.toml; what has no recipe there runs with its published dials.
+METHODS: dict[str, dict[str, Any]] = {
+    "none": {"policy": "none", "defaults": "none"},
+    "baseline": {"policy": "baseline", "defaults": "none"},
+    REFERENCE: {"policy": "randaugment", "depth": 1, "magnitude": 2.0},
+    "trivialaugment": {"policy": "trivialaugment"},
+    "uniformaugment": {"policy": "uniformaugment"},
+    "autoaugment": {"policy": "autoaugment"},
+    "fastautoaugment": {"policy": "fastautoaugment"},
+    "pba": {"policy": "pba"},
+    "augmix": {"policy": "augmix"},
+    "mixup": {"policy": "mixup"},
+    "cutmix": {"policy": "cutmix"},
+    "random": {"policy": "random"},
+    "uncertain, C=4, S=1": {"policy": "uncertain"},
+    "uncertain, C=4, S=1, every second step": {"policy": "uncertain", "score_every": 2},
+    "uncertain, C=8, S=4": {"policy": "uncertain", "candidates": 8, "keep": 4},
+    "adversarial, M=8": {"policy": "adversarial"},
+}
+BARS = {"uncertain, C=4, S=1": 2.1, "uncertain, C=4, S=1, every second step": 1.5}
+PAPER = {"adversarial, M=8": 8.0, "uncertain, C=4, S=1": 1.5}
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="wide_resnet-28-2")
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--steps", type=int, default=98, help="of an epoch: 98 of 512 images are CIFAR-10")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="methods with semicolons; the reference is always among them")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "cost.json")
+    asked = parser.parse_args()
+    names = [name.strip() for name in asked.only.split(";")] if asked.only else list(METHODS)
+    names = list(dict.fromkeys([REFERENCE, *names]))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = measure(names, asked.model, asked.batch, asked.steps, asked.rounds, device, Path(folder))
+    ratios = {name: statistics.median(times) / statistics.median(seconds[REFERENCE]) for name, times in seconds.items()}
+    found = {
+        "machine": machine(),
+        "what": f"{asked.model}, batch {asked.batch}, {asked.steps} steps a turn, medians of {asked.rounds} rounds",
+        "ms_a_step": {name: 1000 * statistics.median(times) / asked.steps for name, times in seconds.items()},
+        f"of_{REFERENCE}": ratios,
+        "bars": {name: {"at most": bar, "reached": ratios[name] <= bar} for name, bar in BARS.items() if name in ratios},
+        "paper": PAPER,
+        "rounds": {name: [1000 * passed / asked.steps for passed in times] for name, times in seconds.items()},
+    }
+    for name, ratio in ratios.items():
+        print(f"{name:40} {found['ms_a_step'][name]:8.2f} ms a step, {ratio:.2f} of {REFERENCE}")
+    asked.out.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def measure(
+    names: list[str], model: str, batch: int, steps: int, rounds: int, device: torch.device, folder: Path
+) -> dict[str, list[float]]:
+    """Return the seconds of a turn by method, round by round; the first round warms up, records and is left out."""
+    data = random_data(batch * steps)
+    split = data.train.to(device)
+    runs = {name: contestant(METHODS[name], model, batch, data, split, device, folder) for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    with _settings(deterministic=False):
+        for turn in range(rounds + 1):
+            for name, run in runs.items():
+                wait(device)
+                start = time.perf_counter()
+                run(turn)
+                wait(device)
+                if turn:
+                    seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def contestant(
+    values: dict[str, Any], model: str, batch: int, data: Data, split: Split, device: torch.device, folder: Path
+) -> Callable[[int], None]:
+    """Return a method's turn: an epoch of training, as the loop does it."""
+    own = {"defaults": "cifar-cutout", **values, **published(values["policy"], folder)}
+    recipe = with_values(Recipe(data="cifar10", model=model, batch=batch, epochs=60), own)
+    on_gpu = device.type == "cuda"
+    state = _start(recipe, data.train.shape, 10, device)
+    learn = Learner(state.model, 0.0, graphs=on_gpu)
+    net = Replayed(state.model) if on_gpu else state.model
+    last = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
+    policy = build_policy(recipe, net, data, last)
+
+    def run(epoch: int) -> None:
+        net.train()
+        order = torch.from_numpy(rng.generator(0, "order", epoch).permutation(len(split)))
+        for images, labels in split.batches(order.split(batch), device):
+            losses = _step(state, learn, recipe, policy(images, labels, step=state.step), 0.01)
+            if isinstance(policy, Learns):
+                policy.learn(losses, step=state.step)
+            state.step += 1
+
+    return run
+
+
+def published(policy: str, folder: Path) -> dict[str, str]:
+    """Return a policy file in the published format for those that read one: their cost does not hang on what was found."""
+    texts = {
+        "fastautoaugment": "[[['Contrast', 0.8, 0.5], ['TranslateX', 0.4, 0.4]], [['Rotate', 0.7, 0.3], ['Color', 0.6, 0.5]]]",
+        "pba": repr(["1", "1", 100, 100, [4, 5] * 30, [5, 5] * 30]),
+    }
+    if policy not in texts:
+        return {}
+    (folder / policy).write_text(texts[policy])
+    return {"policy_file": str(folder / policy)}
+
+
+def random_data(count: int) -> Data:
+    """Return images of noise, as large as CIFAR's: a step costs the same on them."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    labels = torch.randint(0, 10, (count,), generator=generator)
+    return Data("cifar10", Split(images, labels), Split(images[:100], labels[:100]), tuple("0123456789"))
+
+
+def wait(device: torch.device) -> None:
+    """Wait for a GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,7 @@ import warnings
 
 import typer
 
-from outspan.cli import data, images, measure, studies, text, theory, training
+from outspan.cli import data, images, measure, reproduce, studies, text, theory, training
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 
@@ -29,6 +29,7 @@ app.command("measure")(measure.measure_command)
 app.command("compose")(studies.compose_command)
 app.command("core")(studies.core_command)
 app.command("mixup")(studies.mixup_command)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(data.app, name="data")
 app.add_typer(text.app, name="text")
 app.add_typer(theory.app, name="theory")

@@ -165,6 +165,7 @@ DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
         "cifar": sequence(_CROP, _FLIP, Step("cutout"), _MIX),
         "cifar-cutout": sequence(_CROP, _FLIP, Step("cutout")),  # as RandAugment, TrivialAugment and AutoAugment take
         "svhn": sequence(_CROP, Step("cutout")),
+        "flip": sequence(_FLIP),
         "imagenet": sequence(Step("resized_crop"), _FLIP, *_JITTER, _MIX),
         "imagenet-cropped": sequence(_FLIP, *_JITTER, _MIX),  # where images are cropped as they are read
         "mixup": mixup(),  # every image, after whatever the policy does

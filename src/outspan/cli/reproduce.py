@@ -1,0 +1,120 @@
+"""The command that lists the paper's tables and figures, and runs their cells."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from outspan.cli.training import device, training_progress
+from outspan.files import write_whole
+
+
+def reproduce(
+    table: Annotated[
+        str | None, typer.Argument(help="table-1 … table-7, figure-1 … figure-6; all of them without one.")
+    ] = None,
+    rows: Annotated[str, typer.Option(help="Rows with commas, e.g. cifar10/wrn-28-10; none shows what there is.")] = "",
+    methods: Annotated[
+        str, typer.Option(help="Methods with commas: baseline, aa, fast-aa, pba, ra, ta, adv-aa, random, uncertain.")
+    ] = "baseline,ra,uncertain",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, seeds 0, 1, …; the paper has 4.")] = 1,
+    scale: Annotated[float, typer.Option(help="A share of the epochs and images, to see that it runs.")] = 1.0,
+    policy_file: Annotated[list[str] | None, typer.Option(help="METHOD=FILE, the published file of fast-aa or pba.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs; what is there is gone on with.")] = Path(
+        "runs/reproduce"
+    ),
+) -> None:
+    """List the paper's tables and figures, and what of each is here; or run cells of one, beside the paper's numbers.
+
+    Example: outspan reproduce table-3 --rows cifar10/wrn-28-10 --methods baseline,ra,ta,uncertain --seeds 2 --scale 0.05
+    """
+    from outspan.report import paper
+
+    if table is None:
+        for name, item in paper.PAPER.items():
+            typer.echo(f"{name:>9}  {item.title}\n           {paper.status(item)}")
+        return
+    item = paper.find_item(table)
+    if not rows:
+        typer.echo(f"{table}: {item.title}\n{paper.status(item)}")
+        if item.cells:
+            _show_paper(item)
+        return
+    if not item.cells:
+        raise ValueError(f"{table} has no rows to run; it is made by: {item.command}")
+    asked = list(paper.plan_cells(item, _names(rows), _names(methods), _files(policy_file or [])))
+    folder = out / table / f"scale-{scale:g}"
+    cells = paper.run_cells(asked, seeds=seeds, scale=scale, out=folder, device=device(), watch=training_progress)
+    _show(table, cells, seeds, scale)
+    if any(cell.accuracies for cell in cells):
+        found = {"table": table, "scale": scale, "seeds": list(range(seeds)), **_setting()}
+        found["cells"] = [asdict(cell) for cell in cells]
+        write_whole(folder / f"{table}.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+        typer.echo(f"wrote {folder / f'{table}.json'}")
+
+
+def _show_paper(item: Any) -> None:
+    """Print the paper's numbers, and of each row whether its data is here."""
+    from rich.console import Console
+
+    from outspan.config import read_recipe
+    from outspan.report import paper
+
+    methods = list(dict.fromkeys(method for row in item.cells.values() for method in row))
+    Console().print(_table(["row", *methods], [[row, *(item.cells[row].get(m, "-") for m in methods)] for row in item.cells]))
+    for row in item.cells:
+        absent = paper.missing_data(read_recipe(paper.recipes() / f"{paper.ROWS[row]}.toml").data)
+        typer.echo(f"{row}: {f'needs {absent}' if absent else 'runnable'}, recipes/paper/{paper.ROWS[row]}.toml")
+
+
+def _show(table: str, cells: Sequence[Any], seeds: int, scale: float) -> None:
+    from rich.console import Console
+
+    mark = "" if scale == 1 else " *"
+    lines = [[cell.row, cell.method, cell.said + (mark if cell.accuracies else ""), cell.paper] for cell in cells]
+    Console().print(_table(["row", "method", "here, %", "paper, %"], lines))
+    for cell in cells:
+        if cell.why_not:
+            typer.echo(f"{cell.row} {cell.method}: {cell.why_not}")
+    several = "one seed" if seeds == 1 else f"mean ± std of {seeds} seeds"
+    typer.echo(f"{table}: test accuracy after the last epoch, {several}; the paper's is the best epoch's, of 4 seeds.")
+    if scale != 1:
+        typer.echo(f"* scaled: {scale:g} of the epochs and of the images; no number to set beside the paper's.")
+
+
+def _table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:
+    from rich.table import Table
+
+    table = Table(*titles, box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _setting() -> dict[str, str]:
+    """Return what decides how fast the runs were, and their last bits."""
+    import torch
+
+    import outspan
+
+    name = torch.cuda.get_device_name() if device() == "cuda" else "cpu"
+    return {"outspan": outspan.__version__, "torch": torch.__version__, "device": name}
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def _files(given: Sequence[str]) -> dict[str, str]:
+    from outspan.report.paper import FILES
+
+    found = {}
+    for text in given:
+        method, equals, file = text.partition("=")
+        if not equals or method not in FILES:
+            raise ValueError(f"--policy-file is METHOD=FILE, a method of {', '.join(FILES)}, got {text!r}")
+        found[method] = file
+    return found

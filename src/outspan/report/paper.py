@@ -1,0 +1,288 @@
+"""The paper's tables and figures (arXiv:2005.00695) as data: what it printed, what of it is here, and its cells as runs."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from outspan.config import Recipe, read_recipe, scaled, unknown, with_values
+from outspan.data.fetch import SOURCES
+from outspan.data.sets import IMAGENET, root
+from outspan.report.compare import spread
+from outspan.train.loop import train
+
+HOME = Path(__file__).parents[3]  # of a clone: recipes and results are beside the package, not in it
+# A row of the paper's comparisons: the recipe in recipes/paper that is its Algorithm 1.
+ROWS: Mapping[str, str] = MappingProxyType(
+    {
+        "cifar10/wrn-28-10": "cifar10-wrn-28-10",
+        "cifar10/shake-shake": "cifar10-shake-shake-26-2x96d",
+        "cifar10/pyramidnet": "cifar10-pyramidnet-272-200",
+        "cifar100/wrn-28-10": "cifar100-wrn-28-10",
+        "svhn/wrn-28-10": "svhn-wrn-28-10",
+        "imagenet/resnet-50": "imagenet-resnet-50",
+    }
+)
+# What a method changes in a row's recipe; "uncertain" is the recipe. "ta" and "random" are not in the paper.
+METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "baseline": {"policy": "baseline", "defaults": "none"},
+        "aa": {"policy": "autoaugment"},
+        "fast-aa": {"policy": "fastautoaugment"},
+        "pba": {"policy": "pba"},
+        "ra": {"policy": "randaugment"},
+        "ta": {"policy": "trivialaugment"},
+        "adv-aa": {"policy": "adversarial"},
+        "random": {"policy": "random"},
+        "uncertain": {},
+    }
+)
+# What follows the published policies: their papers crop, flip and cut out on CIFAR, and do not mix.
+_AFTER = MappingProxyType({"svhn": "svhn", IMAGENET: "flip"})
+# RandAugment's number of transforms and magnitude by row (arXiv:1909.13719, Appendix A.2).
+_RANDAUGMENT = MappingProxyType(
+    {
+        "cifar10/wrn-28-10": (3, 5.0),
+        "cifar10/shake-shake": (3, 9.0),
+        "cifar10/pyramidnet": (3, 7.0),
+        "cifar100/wrn-28-10": (2, 14.0),
+        "svhn/wrn-28-10": (3, 9.0),
+        "imagenet/resnet-50": (2, 9.0),
+    }
+)
+FILES = MappingProxyType(
+    {
+        "fast-aa": "FastAutoAugment/archive.py of github.com/kakaobrain/fast-autoaugment, with #fa_reduced_cifar10 or another",
+        "pba": "schedules/rcifar10_16_wrn.txt or another of github.com/arcelien/pba",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure: what it shows, how to make it here, what it needs, and where results of it would lie."""
+
+    title: str
+    command: str
+    data: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()  # patterns of files in results/
+    cells: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # the paper's numbers, row by row, method by method
+    changes: Mapping[str, Any] = field(default_factory=dict)  # to the recipes of "uncertain"
+
+
+_MNIST = "outspan measure recipes/paper/mnist-mlp.toml"
+_COLUMNS = ("baseline", "aa", "fast-aa", "pba", "ra", "adv-aa", "uncertain")
+_TABLE_3 = {
+    "cifar10/wrn-28-10": ("96.13", "97.32", "97.30", "97.42", "97.30", "98.10", "97.89 ± 0.03"),
+    "cifar10/shake-shake": ("97.14", "98.01", "98.00", "97.97", "98.00", "98.15", "98.27 ± 0.05"),
+    "cifar10/pyramidnet": ("97.33", "98.52", "98.30", "98.54", "98.50", "98.64", "98.66 ± 0.02"),
+    "cifar100/wrn-28-10": ("81.20", "82.91", "82.70", "83.27", "83.30", "84.51", "84.54 ± 0.09"),
+    "svhn/wrn-28-10": ("96.9", "98.1", "-", "-", "98.3", "-", "98.3 ± 0.03"),
+    "imagenet/resnet-50": ("76.31", "77.63", "77.60", "-", "77.60", "79.40", "79.14"),
+}
+# Numbered as LaTeX numbers them: two tables of Section 5.3 stand in a figure and are Figures 4 and 5.
+PAPER: Mapping[str, Item] = MappingProxyType(
+    {
+        "table-1": Item("the theory's results, by example", "outspan theory verify", results=("theory.json",)),
+        "table-2": Item(
+            "error and instability of cutout, crop and rotation",
+            f"{_MNIST} --transforms cutout,random_crop,rotate --seeds 9 -o runs/mnist",
+            ("mnist",),
+            ("mnist-transforms*.json",),
+        ),
+        "table-3": Item(
+            "test accuracy of seven methods on four data sets",
+            "outspan reproduce table-3 --rows cifar10/wrn-28-10 --methods baseline,ra,uncertain --seeds 4",
+            ("cifar10", "cifar100", "svhn", IMAGENET),
+            ("table-3*.json",),
+            {row: dict(zip(_COLUMNS, numbers, strict=True)) for row, numbers in _TABLE_3.items()},
+        ),
+        "table-4": Item(
+            "error and instability of 20 transforms",
+            f"{_MNIST} --transforms all --seeds 9 -o runs/mnist",
+            ("mnist",),
+            ("mnist-transforms*.json",),
+        ),
+        "table-5": Item(
+            "three seeds beside nine",
+            f"{_MNIST} --transforms all --seeds 3 -o runs/mnist",
+            ("mnist",),
+            ("mnist-transforms*.json",),
+        ),
+        "table-6": Item("settings of every model", "outspan train recipes/paper/NAME.toml -o RUN", ("mnist", "cifar10")),
+        "table-7": Item(
+            "mixup beside weight decay and same-class mixup",
+            "outspan mixup recipes/paper/mnist-mlp.toml --seeds 9 -o runs/mixup",
+            ("mnist", "cifar10"),
+            ("mnist-mixup*.json", "cifar10-mixup*.json"),
+        ),
+        "figure-1": Item(
+            "which compositions are chosen over training",
+            "outspan train recipes/paper/cifar10-pyramidnet-272-200.toml -o RUN, then outspan compositions RUN -o chosen.png",
+            ("cifar10",),
+        ),
+        "figure-2": Item(
+            "instability by the share of same-class mixup",
+            "outspan mixup recipes/paper/mnist-mlp.toml --seeds 9 -o runs/mixup",
+            ("mnist",),
+            ("mnist-mixup*.json",),
+        ),
+        "figure-3": Item(
+            "which of five transforms help one another",
+            "outspan compose recipes/paper/mnist-mlp.toml --seeds 9 -o runs/mnist",
+            ("mnist",),
+            ("mnist-compos*.json",),
+        ),
+        "figure-4": Item(
+            "four of eight candidates kept (the text says: a table)",
+            "outspan reproduce figure-4 --rows cifar10/wrn-28-10 --methods uncertain --seeds 4",
+            ("cifar10", "cifar100"),
+            ("figure-4*.json",),
+            {
+                "cifar10/wrn-28-10": {"adv-aa": "98.10 ± 0.15", "uncertain": "98.16 ± 0.05"},
+                "cifar100/wrn-28-10": {"adv-aa": "84.51 ± 0.18", "uncertain": "85.02 ± 0.18"},
+            },
+            {"candidates": 8, "keep": 4},
+        ),
+        "figure-5": Item(
+            "cost of training over RandAugment (the text says: a table): Adv. AA 8, theirs about 1.5",
+            "python benchmarks/cost.py",
+            (),
+            ("cost.json",),
+        ),
+        "figure-6": Item(
+            "margins of the images that mixup corrects",
+            "outspan mixup --data cifar10 --model wide_resnet-28-10 --l2 5e-4 --seeds 9 -o runs/margins",
+            ("cifar10",),
+            ("cifar10-mixup*.json",),
+        ),
+    }
+)
+
+
+def find_item(name: str) -> Item:
+    """Return a table or figure by name."""
+    if name not in PAPER:
+        raise unknown("table or figure", name, PAPER)
+    return PAPER[name]
+
+
+def missing_data(name: str) -> str | None:
+    """Say which files of a data set are not here and where they come from; None where they are."""
+    if name == IMAGENET:
+        where = next((path for path in (Path(name), root() / name) if path.is_dir()), None)
+        return None if where else f"{root() / name}/train and /val (ILSVRC 2012, image-net.org, for who registers)"
+    folder, sources = SOURCES[name]
+    here = root() / folder
+    if here.is_dir() and any(here.iterdir()):
+        return None
+    files = [source.name for source in sources]
+    what = here if files[0].endswith(".tar.gz") else here / files[0]  # an archive is unpacked there
+    return f"{what} (outspan data fetch {name}, from {sources[0].url})"
+
+
+def measured(item: Item) -> list[Path]:
+    """Return the files in results/ that hold it."""
+    return [path for pattern in item.results for path in sorted((HOME / "results").glob(pattern))]
+
+
+def status(item: Item) -> str:
+    """Say of a table or figure: measured here, with the files; runnable; or which data it needs."""
+    if files := measured(item):
+        return f"measured here: {', '.join(f'results/{path.name}' for path in files)}"
+    absent = {name: said for name in item.data if (said := missing_data(name)) is not None}
+    if item.data and len(absent) == len(item.data):
+        return f"needs data that is not here: {'; '.join(absent.values())}"
+    part = f" (not here: {', '.join(absent)})" if absent else ""
+    return f"runnable{part}: {item.command}"
+
+
+def recipe_of(item: Item, row: str, method: str, *, file: str = "") -> Recipe:
+    """Return the recipe of a cell: the row's, changed as the method asks; `file` is of a published policy."""
+    if row not in item.cells:
+        raise unknown("row", row, item.cells)
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    recipe = read_recipe(recipes() / f"{ROWS[row]}.toml")
+    if method == "uncertain":
+        return with_values(recipe, dict(item.changes))
+    values = dict(METHODS[method])
+    if method not in ("baseline", "random"):
+        values["defaults"] = _AFTER.get(recipe.data, "cifar-cutout")
+    if method == "ra":
+        values["depth"], values["magnitude"] = _RANDAUGMENT[row]
+    if method in FILES:
+        if not file:
+            raise ValueError(f"{method} needs --policy-file {method}=FILE: {FILES[method]}")
+        values["policy_file"] = file
+    return with_values(recipe, values)
+
+
+def recipes() -> Path:
+    """Return the folder of the paper's recipes."""
+    for folder in (HOME / "recipes" / "paper", Path("recipes/paper")):
+        if folder.is_dir():
+            return folder
+    raise ValueError("recipes/paper: no such folder; reproduce runs in a clone of the repository")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: the paper's number, and ours over seeds, or why there is none."""
+
+    row: str
+    method: str
+    paper: str
+    accuracies: tuple[float, ...] = ()
+    why_not: str = ""
+
+    @property
+    def said(self) -> str:
+        """Ours in %, with its standard deviation where there are several."""
+        if not self.accuracies:
+            return "-"
+        mean, std = spread(self.accuracies)
+        return f"{100 * mean:.2f}" + (f" ± {100 * std:.2f}" if len(self.accuracies) > 1 else "")
+
+
+def plan_cells(
+    item: Item, rows: Sequence[str], methods: Sequence[str], files: Mapping[str, str]
+) -> Iterator[tuple[Cell, Recipe | None]]:
+    """Return every cell asked for with its recipe, or without one where a file is not here; wrong names are refused."""
+    for row in rows:
+        for method in methods:
+            paper = item.cells.get(row, {}).get(method, "-")
+            if method in FILES and method not in files:
+                recipe_of(item, row, "baseline")  # the row may be wrong, too
+                yield Cell(row, method, paper, why_not=f"needs --policy-file {method}=FILE: {FILES[method]}"), None
+                continue
+            recipe = recipe_of(item, row, method, file=files.get(method, ""))
+            why_not = missing_data(recipe.data)
+            yield Cell(row, method, paper, why_not=f"needs {why_not}" if why_not else ""), None if why_not else recipe
+
+
+def run_cells(
+    cells: Sequence[tuple[Cell, Recipe | None]],
+    *,
+    seeds: int,
+    scale: float,
+    out: Path,
+    device: str = "cpu",
+    watch: Callable[[str], AbstractContextManager[Any]],
+) -> list[Cell]:
+    """Train the cells that can be, over seeds 0, 1, …; what their folders hold already is gone on with, or taken as it is."""
+    found = []
+    for cell, recipe in cells:
+        if recipe is None:
+            found.append(cell)
+            continue
+        accuracies = []
+        for seed in range(seeds):
+            folder = out / cell.row / f"{cell.method}-{seed}"
+            with watch(f"{cell.row} {cell.method}, seed {seed}") as on_step:
+                run = train(scaled(replace(recipe, seed=seed), scale), out=folder, device=device, on_step=on_step)
+            accuracies.append(run.accuracy)
+        found.append(replace(cell, accuracies=tuple(accuracies)))
+    return found

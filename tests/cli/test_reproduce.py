@@ -1,0 +1,85 @@
+"""outspan reproduce as a user runs it, on files made in the official format."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from made import make_official
+from outspan.report import paper
+
+CELLS = ("--rows", "svhn/wrn-28-10", "--methods", "baseline,ra,ta,uncertain,pba", "--seeds", "2", "--scale", "0.001")
+
+
+@pytest.fixture
+def narrow(tmp_path, monkeypatch):
+    """The paper's recipe of SVHN with a narrow model and small batches, and 600 made images."""
+    (tmp_path / "recipes" / "paper").mkdir(parents=True)
+    for name in paper.ROWS.values():
+        text = (paper.HOME / "recipes" / "paper" / f"{name}.toml").read_text()
+        text = text.replace("wide_resnet-28-10", "wide_resnet-10-1").replace("batch = 128", "batch = 4")
+        (tmp_path / "recipes" / "paper" / f"{name}.toml").write_text(text)
+    monkeypatch.setattr(paper, "HOME", tmp_path)
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
+    make_official("svhn", tmp_path)
+    return tmp_path
+
+
+def test_everything_is_listed(run):
+    out = run("reproduce")
+    for name, item in paper.PAPER.items():
+        assert f"{name}  {item.title}" in out
+    assert out.count("measured here: ") + out.count("runnable") + out.count("needs data that is not here: ") == 13
+
+
+def test_a_table_without_rows_shows_the_papers_numbers_and_trains_nothing(run, narrow, monkeypatch):
+    monkeypatch.chdir(narrow)
+    out = run("reproduce", "table-3")
+    assert "97.89 ± 0.03" in out
+    assert "svhn/wrn-28-10: runnable, recipes/paper/svhn-wrn-28-10.toml" in out
+    assert "cifar100/wrn-28-10: needs" in out
+    assert not (narrow / "runs").exists()
+    assert "made by: outspan theory verify" in run("reproduce", "table-1", "--rows", "x", code=2)
+
+
+def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread):
+    out = run("reproduce", "table-3", *CELLS, "-o", narrow / "out")
+    lines = {tuple(line.split()[:2]): line for line in out.splitlines() if line.startswith("svhn/wrn-28-10 ")}
+    assert lines["svhn/wrn-28-10", "uncertain"].split()[-4:] == ["*", "98.3", "±", "0.03"]
+    assert lines["svhn/wrn-28-10", "baseline"].split()[-2:] == ["*", "96.9"]
+    assert lines["svhn/wrn-28-10", "ta"].split()[-2:] == ["*", "-"]
+    assert "svhn/wrn-28-10 pba: needs --policy-file pba=FILE: schedules/" in out
+    assert "* scaled: 0.001 of the epochs and of the images" in out
+    found = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())
+    assert [(cell["method"], len(cell["accuracies"])) for cell in found["cells"]] == [
+        ("baseline", 2), ("ra", 2), ("ta", 2), ("uncertain", 2), ("pba", 0),
+    ]  # fmt: skip
+    before = {path: path.stat().st_mtime_ns for path in Path(narrow / "out").rglob("*.safetensors")}
+    assert len(before) == 8
+    assert run("reproduce", "table-3", *CELLS, "-o", narrow / "out") == out
+    assert {path: path.stat().st_mtime_ns for path in Path(narrow / "out").rglob("*.safetensors")} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("table-8",), "unknown table or figure 'table-8'"),
+        (("table-3", "--rows", "svhn/x"), "unknown row 'svhn/x'"),
+        (("table-3", "--rows", "svhn/wrn-28-10", "--methods", "rar"), "unknown method 'rar', did you mean"),
+        (("table-3", "--rows", "svhn/wrn-28-10", "--scale", "2"), "scale must lie in (0, 1], got 2"),
+        (("table-3", "--rows", "svhn/wrn-28-10", "--policy-file", "x"), "--policy-file is METHOD=FILE"),
+        (("table-3", "--rows", "svhn/wrn-28-10", "--seeds", "0"), "Invalid value for '--seeds'"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments, message, run, narrow):
+    assert message in run("reproduce", *arguments, "-o", narrow / "out", code=2)
+
+
+def test_cells_without_data_say_which_file_and_train_nothing(run, narrow):
+    out = run(
+        "reproduce", "table-3", "--rows", "cifar100/wrn-28-10,imagenet/resnet-50", "--methods", "ra", "-o", narrow / "out"
+    )
+    assert f"cifar100/wrn-28-10 ra: needs {narrow}/cifar-100-binary (outspan data fetch cifar100, from https://" in out
+    assert "imagenet/resnet-50 ra: needs" in out
+    assert not (narrow / "out").exists()

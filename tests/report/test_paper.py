@@ -1,0 +1,122 @@
+"""The paper's tables as data: numbers against the text, recipes of cells, and what is said of each."""
+
+import shlex
+
+import pytest
+
+from outspan.cli import app
+from outspan.config import Recipe, read_recipe
+from outspan.data.sets import load
+from outspan.models import build
+from outspan.policies.named import build_policy
+from outspan.report import paper
+from outspan.report.paper import HOME, METHODS, PAPER, ROWS, Cell, find_item, recipe_of, status
+from outspan.transforms.normalize import Normalize
+
+
+def test_there_are_seven_tables_and_six_figures():
+    assert list(PAPER) == [f"table-{i}" for i in range(1, 8)] + [f"figure-{i}" for i in range(1, 7)]
+
+
+def test_the_margins_that_the_text_names_are_those_of_the_table():
+    """Section 5.2: over RandAugment by 0.59 on CIFAR-10, 1.24 on CIFAR-100, 0.27, 0.16 and 1.54."""
+    cells = PAPER["table-3"].cells
+
+    def lead(row: str) -> float:
+        return round(float(cells[row]["uncertain"].split()[0]) - float(cells[row]["ra"]), 2)
+
+    rows = ("cifar10/wrn-28-10", "cifar100/wrn-28-10", "cifar10/shake-shake", "cifar10/pyramidnet", "imagenet/resnet-50")
+    assert [lead(row) for row in rows] == [0.59, 1.24, 0.27, 0.16, 1.54]
+    assert list(cells) == list(ROWS)
+    wide = PAPER["figure-4"].cells["cifar100/wrn-28-10"]
+    assert round(float(wide["uncertain"].split()[0]) - 84.51, 2) == 0.51  # the text rounds it to 0.49
+
+
+def test_every_row_is_a_recipe_of_its_data():
+    for row, name in ROWS.items():
+        recipe = read_recipe(HOME / "recipes" / "paper" / f"{name}.toml")
+        assert recipe.data == row.split("/")[0]
+        assert (recipe.candidates, recipe.keep) == ((8, 4) if recipe.data == "imagenet" else (4, 1))
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_cell_has_a_recipe_that_can_be_built(row, method, tmp_path):
+    file = tmp_path / "policy"
+    numbers = [5] * 60
+    file.write_text(repr(["1", "1", 1, 1, numbers, numbers]) if method == "pba" else "[[['Invert', 1, 1], ['Color', 1, 1]]]")
+    recipe = recipe_of(find_item("table-3"), row, method, file=str(file))
+    data = load("digits")
+    policy = build_policy(recipe, build("mlp", data.train.shape, 10), data, Normalize((0.5,), (0.2,)))
+    assert len(policy(data.train.images[:2], data.train.labels[:2], step=0).targets) >= 2
+    base = read_recipe(HOME / "recipes" / "paper" / f"{ROWS[row]}.toml")
+    for key in ("data", "model", "epochs", "batch", "lr", "weight_decay", "schedule"):
+        assert getattr(recipe, key) == getattr(base, key)
+
+
+def test_methods_are_what_they_are_called():
+    def made(method: str, item: str = "table-3") -> Recipe:
+        return recipe_of(find_item(item), "cifar10/wrn-28-10", method)
+
+    assert (made("ra").policy, made("ra").depth, made("ra").magnitude, made("ra").defaults) == (
+        "randaugment", 3, 5.0, "cifar-cutout",
+    )  # fmt: skip
+    assert (made("baseline").policy, made("baseline").defaults) == ("baseline", "none")
+    assert (made("uncertain").candidates, made("uncertain").keep, made("uncertain").defaults) == (4, 1, "cifar")
+    assert (made("uncertain", "figure-4").candidates, made("uncertain", "figure-4").keep) == (8, 4)
+    assert (made("adv-aa").policy, made("adv-aa").adversaries) == ("adversarial", 8)
+    assert recipe_of(find_item("table-3"), "imagenet/resnet-50", "aa").defaults == "flip"
+
+
+@pytest.mark.parametrize(
+    ("row", "method", "message"),
+    [
+        ("cifar10/wrn-28", "ra", "unknown row 'cifar10/wrn-28', did you mean 'cifar10/wrn-28-10'"),
+        ("cifar10/wrn-28-10", "rand", "unknown method 'rand', did you mean 'random'"),
+        ("cifar10/wrn-28-10", "pba", "pba needs --policy-file pba=FILE: schedules/rcifar10_16_wrn.txt"),
+    ],
+)
+def test_unknown_cells_are_refused(row, method, message):
+    with pytest.raises(ValueError, match=message):
+        recipe_of(find_item("table-3"), row, method)
+    with pytest.raises(ValueError, match="unknown table or figure 'table-9', did you mean"):
+        find_item("table-9")
+
+
+def test_what_is_said_follows_from_the_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "HOME", tmp_path)
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path / "data"))
+    item = PAPER["figure-4"]
+    assert status(item).startswith("needs data that is not here: ")
+    assert "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz" in status(item)
+    (tmp_path / "data" / "cifar-10-batches-bin").mkdir(parents=True)
+    (tmp_path / "data" / "cifar-10-batches-bin" / "test_batch.bin").touch()
+    assert status(item).startswith("runnable (not here: cifar100): outspan reproduce figure-4")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "figure-4.json").touch()
+    assert status(item) == "measured here: results/figure-4.json"
+    assert "image-net.org" in str(paper.missing_data("imagenet"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "imagenet").mkdir()
+    assert paper.missing_data("imagenet") is None
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_its_command_is_one_of_ours(name):
+    words = shlex.split(PAPER[name].command)
+    if words[0] == "python":
+        assert (HOME / words[1]).exists()
+        return
+    if words[1] in ("compose", "mixup"):
+        pytest.importorskip("outspan.measure.compose")
+    known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    assert words[1] in known
+    for word in words:
+        if word.startswith("recipes/") and "NAME" not in word:
+            assert (HOME / word).exists()
+
+
+def test_a_cell_says_its_mean_and_spread():
+    assert Cell("a", "b", "-").said == "-"
+    assert Cell("a", "b", "-", (0.5,)).said == "50.00"
+    assert Cell("a", "b", "-", (0.5, 0.52)).said == "51.00 ± 1.41"

@@ -12,6 +12,7 @@ import torch
 from outspan.config import Recipe
 from outspan.data.sets import Data
 from outspan.data.splits import Split
+from outspan.policies.adversarial import Learns
 from outspan.policies.named import build_policy
 from outspan.policies.plain import draw, execute
 from outspan.policies.uncertain import Uncertain, evaluating
@@ -88,19 +89,26 @@ def check_that_steps_do_not_wait() -> str:
     """Return "nothing waits", or what torch says of the first call that does, over whole steps of every policy."""
     data = random_data(128)
     images, labels = data.train.images.to(GPU), data.train.labels.to(GPU)
-    for name, values in {**POLICIES, "proportional": {"policy": "uncertain", "select": "proportional"}}.items():
-        recipe = Recipe(data="cifar10", model="wide_resnet-16-4", defaults="cifar", **values)
+    more = {"proportional": {"policy": "uncertain", "select": "proportional"}, "adversarial": {"policy": "adversarial"}}
+    for name, values in {**POLICIES, **more}.items():
+        recipe = Recipe(data="cifar10", model="wide_resnet-16-4", defaults="cifar", batch=16, **values)  # a round is 8 steps
         state = _start(recipe, data.train.shape, 10, GPU)
         learn, net = Learner(state.model, 0.0, graphs=True), Replayed(state.model)
         policy = build_policy(recipe, net, data, LAST)
         net.train()
-        for step in range(4):
-            _step(state, learn, recipe, policy(images, labels, step=step), 0.01)
+
+        def take(step: int, s=state, f=learn, r=recipe, p=policy) -> None:
+            losses = _step(s, f, r, p(images, labels, step=step), 0.01)
+            if isinstance(p, Learns):
+                p.learn(losses, step=step)
+
+        for step in range(3):
+            take(step)
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            for step in range(4, 8):
-                _step(state, learn, recipe, policy(images, labels, step=step), 0.01)
+            for step in range(3, 7):
+                take(step)
         except RuntimeError as error:
             return f"{name}: {error}"
         finally:

@@ -107,7 +107,7 @@ def test_more_than_are_allowed_are_refused_by_name(files, tmp_path):
     mixed = Files(paths, torch.zeros(6, dtype=torch.int64), 8, workers=0, skip_bad=1)
     with (
         pytest.warns(UserWarning, match="one.png"),
-        pytest.raises(ValueError, match=r"two\.png: cannot be read as an image, as 1 others that skip-bad allowed"),
+        pytest.raises(ValueError, match=r"two\.png: cannot be read as an image, and --skip-bad allows 1 of them"),
     ):
         list(mixed.batches([torch.arange(6)], CPU))
     alone = Files(paths[:2], torch.zeros(2, dtype=torch.int64), 8, workers=0, skip_bad=5)

@@ -130,7 +130,7 @@ class Files:
                 continue
             self.bad.add(path)
             if len(self.bad) > self.skip_bad:
-                raise ValueError(f"{path}: cannot be read as an image, as {self.skip_bad} others that skip-bad allowed")
+                raise ValueError(f"{path}: cannot be read as an image, and --skip-bad allows {self.skip_bad} of them")
             warnings.warn(f"{path}: cannot be read as an image; another one of its class stands in for it", stacklevel=3)
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -5,7 +5,7 @@ a round. What it draws depends on the seed, the round and its weights, and these
 killed within one draws the same policies again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -183,7 +183,7 @@ class Adversarial:
             steps.append(at_share(self.operations[operation], magnitude / (self.magnitudes - 1)))
         pairs, policies = self.subpolicies, self.policies
 
-        def pick(bits: np.ndarray, _: np.random.Generator) -> np.ndarray:
+        def pick(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
             pair = (bits[:, :1] * np.uint64(pairs) >> np.uint64(20)).astype(np.intp)
             policy = np.arange(len(bits))[:, None] % policies
             return 2 * (pairs * policy + pair) + np.arange(2)

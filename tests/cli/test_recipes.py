@@ -87,3 +87,21 @@ def test_data_that_is_not_here_is_named_with_where_it_comes_from(run, monkeypatc
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
     imagenet = next(path for path in PAPER if "imagenet" in path.stem)
     assert "no such folder; it has train/CLASS and val/CLASS" in run("train", imagenet, "-o", tmp_path / "run", code=2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "text", "message"),
+    [
+        (
+            "fastautoaugment",
+            "[\n[['Turn', 1, 1], ['Invert', 1, 1]]]",
+            "policy.txt, line 2: unknown operation 'Turn', did you mean",
+        ),
+        ("pba", "['1']", "policy.txt, line 1: a line is [trial, clone, epoch, clone's epoch, policy before, policy after]"),
+    ],
+)
+def test_a_wrong_policy_file_is_refused_and_leaves_no_folder(policy, text, message, run, tmp_path):
+    (tmp_path / "policy.txt").write_text(text)
+    given = ("--data", "digits", "--model", "mlp", "--policy", policy, "--policy-file", tmp_path / "policy.txt")
+    assert message in run("train", *given, "-o", tmp_path / "run", code=2)
+    assert not (tmp_path / "run").exists()

@@ -161,20 +161,20 @@ class _Run:
         if recipe.policy_file:
             self.about["policy_file"] = _digest(recipe.policy_file)
         self.setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, **setting}
-        out.mkdir(parents=True, exist_ok=True)
-        found = checkpoint.load(out)
-        if found is not None:
-            _same_run(recipe, self.about, self.setting, found[1], out)
-            self.state.restore(*found)
-            write_lines(out / "metrics.jsonl", self.state.metrics)  # a kill may have come between the two
         model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
         self.learn = Learner(model, recipe.label_smoothing, graphs=setting["graphs"], parts=recipe.accumulate)
         self.policy = build_policy(recipe, Replayed(model) if setting["graphs"] else model, self.data, self.last)
         # Not the compiled one: that would compile once more, for longer than it saves.
         self.judge = Replayed(self.state.model) if setting["graphs"] else self.state.model
         self.learns = self.policy if isinstance(self.policy, Learns) else None
-        if found is not None and self.learns is not None:
-            self.learns.restore({k.removeprefix("policy."): v for k, v in found[0].items() if k.startswith("policy.")})
+        out.mkdir(parents=True, exist_ok=True)  # all that may be refused has been
+        found = checkpoint.load(out)
+        if found is not None:
+            _same_run(recipe, self.about, self.setting, found[1], out)
+            self.state.restore(*found)
+            write_lines(out / "metrics.jsonl", self.state.metrics)  # a kill may have come between the two
+            if self.learns is not None:
+                self.learns.restore({k.removeprefix("policy."): v for k, v in found[0].items() if k.startswith("policy.")})
         self.unread = _Unread(recipe.depth, device)
         self.epoch_steps = -(-len(split) // recipe.batch)
         self.steps = recipe.epochs * self.epoch_steps

@@ -129,15 +129,20 @@ KEYS = tuple(field.name for field in fields(Recipe))
 _TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Recipe)}
 
 
-def read_recipe(path: Path) -> Recipe:
-    """Return the recipe in a TOML file; an unknown key is a ValueError that names it and its neighbour."""
+def read_values(path: Path) -> dict[str, Any]:
+    """Return what is in a TOML file, as it is."""
     try:
         with open(path, "rb") as file:
-            values = tomllib.load(file)
+            return tomllib.load(file)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{path}: not TOML ({error})") from None
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Return the recipe in a TOML file; an unknown key is a ValueError that names it and its neighbour."""
+    values = read_values(path)
     try:
         return with_values(Recipe(), values)
     except ValueError as error:
@@ -156,14 +161,20 @@ def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:
     return replace(recipe, **{key: _typed(key, value) for key, value in values.items()})
 
 
-def make_recipe(path: Path | None, changes: Sequence[str], is_text: Callable[[str], bool] = lambda data: False) -> Recipe:
-    """Return a recipe from a file, or the default one for images or for text, with `key=value` changes."""
+def read_changes(changes: Sequence[str]) -> dict[str, str]:
+    """Return `key=value` changes as they are asked for on a command line."""
     values = {}
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals:
             raise ValueError(f"a change is key=value, got {change!r}")
         values[key.strip()] = value.strip()
+    return values
+
+
+def make_recipe(path: Path | None, changes: Sequence[str], is_text: Callable[[str], bool] = lambda data: False) -> Recipe:
+    """Return a recipe from a file, or the default one for images or for text, with `key=value` changes."""
+    values = read_changes(changes)
     if path is not None:
         return with_values(read_recipe(path), values)
     return with_values(Recipe(), {**(TEXT if is_text(values.get("data", "")) else {}), **values})

@@ -188,6 +188,24 @@ def compare(
     typer.echo(f"wrote {out / 'accuracy.png'}")
 
 
+def grid_command(
+    recipe: Annotated[Path, typer.Argument(help="A recipe in which some keys have lists of values, and validation is set.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs; what is there already is not run again.")],
+    changes: Set = None,
+) -> None:
+    """Train every point of a grid, choose one on what is held out of train, and train that on all of train.
+
+    Example: outspan grid recipes/imdb-bert-large-grid.toml -o runs/grid
+    """
+    from outspan.config import read_changes
+    from outspan.train.grid import read_grid, run_grid
+
+    found = run_grid(*read_grid(recipe, read_changes(changes or [])), out=out, device=device(), watch=training_progress)
+    for name, accuracy in sorted(found["points"].items(), key=lambda item: -item[1]):
+        typer.echo(f"{100 * accuracy:6.2f} % of those held out  {name}")
+    typer.echo(f"test accuracy {100 * found['test_accuracy']:.2f} % of {found['chosen']}, trained on all of train, in {out}")
+
+
 def compositions(
     run: Annotated[Path, typer.Argument(help="The folder of a run of the policy uncertain.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")],

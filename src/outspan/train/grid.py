@@ -1,0 +1,70 @@
+"""A grid of recipes in its folder: every point is trained, and one is chosen on images or texts held out of train."""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from outspan.config import Recipe, read_values, with_values
+from outspan.files import write_whole
+from outspan.train.loop import train
+
+OnStep = Callable[[dict[str, Any]], bool | None]
+
+
+def read_grid(path: Path, changes: Mapping[str, Any]) -> tuple[Recipe, Mapping[str, Sequence[Any]]]:
+    """Return the recipe in a TOML file and its axes: every key that has a list of values."""
+    values = {**read_values(path), **changes}
+    axes = {key: value for key, value in values.items() if isinstance(value, list)}
+    recipe = with_values(Recipe(), {key: value for key, value in values.items() if key not in axes})
+    if not axes:
+        raise ValueError(f"{path}: a grid has a list of values for some key, e.g. lr = [1e-5, 2e-5]")
+    for key, choices in axes.items():
+        if not choices:
+            raise ValueError(f"{path}: {key} has no values")
+        for choice in choices:
+            with_values(recipe, {key: choice})
+    if not recipe.validation:
+        raise ValueError(f"{path}: a grid is chosen on what is held out of train: set validation")
+    return recipe, axes
+
+
+def points(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> dict[str, Recipe]:
+    """Return the recipe of every point of a grid, by a name for its folder.
+
+    >>> list(points(Recipe(validation=5), {"lr": [0.1, 0.2], "batch": [32]}))
+    ['lr=0.1,batch=32', 'lr=0.2,batch=32']
+    """
+    found = {}
+    for values in itertools.product(*axes.values()):
+        point = dict(zip(axes, values, strict=True))
+        found[",".join(f"{key}={value}" for key, value in point.items())] = with_values(recipe, point)
+    return found
+
+
+def run_grid(
+    recipe: Recipe,
+    axes: Mapping[str, Sequence[Any]],
+    *,
+    out: Path,
+    device: str = "cpu",
+    watch: Callable[[str], AbstractContextManager[OnStep | None]] = lambda title: nullcontext(),
+) -> dict[str, Any]:
+    """Train every point, choose the best on what is held out after the last epoch, and train that on all of train.
+
+    What is in the folder already is not trained again. The test accuracy is that of the last run alone: it chose nothing.
+    """
+    found: dict[str, Any] = {"points": {}}
+    for name, point in points(recipe, axes).items():
+        with watch(name) as on_step:
+            done = train(point, out=out / name, device=device, on_step=on_step)
+        found["points"][name] = done.metrics[-1]["validation_accuracy"]
+    found["chosen"] = max(found["points"], key=found["points"].get)
+    with watch(f"{found['chosen']}, on all of train") as on_step:
+        last = replace(points(recipe, axes)[found["chosen"]], validation=0)
+        found["test_accuracy"] = train(last, out=out / "chosen", device=device, on_step=on_step).accuracy
+    write_whole(out / "grid.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+    return found

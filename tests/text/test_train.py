@@ -1,0 +1,258 @@
+"""Text through the one loop: it learns, it resumes to the bit after any kill, and it refuses what makes no sense."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from outspan.cli import main
+from outspan.config import Recipe, make_recipe, read_recipe
+from outspan.data.sets import as_read, is_textual, load
+from outspan.measure.study import measurable, measure
+from outspan.measure.summary import summarise
+from outspan.text.models import load_classifier, load_tokenizer
+from outspan.train import Stopped, checkpoint, compositions
+from outspan.train.graphs import Learner
+from outspan.train.grid import read_grid, run_grid
+from outspan.train.loop import accuracy, load_run, train
+from reviews import make_reviews, write_model
+
+RECIPES = Path(__file__).parent.parent.parent / "recipes"
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def small(corpus, folder, **changes) -> Recipe:
+    """Return a recipe for text that takes a second."""
+    given = {"data": corpus, "model": folder, "length": 48, "batch": 8, "epochs": 2, "lr": 0.01} | changes
+    return make_recipe(None, [f"{key}={value}" for key, value in given.items()], is_textual)
+
+
+def state(folder) -> tuple[dict, dict]:
+    tensors, meta = checkpoint.load(folder)
+    return tensors, {key: value for key, value in meta.items() if key != "seconds"}
+
+
+def assert_same(one, other) -> None:
+    (left, about), (right, other_about) = state(one), state(other)
+    assert about == other_about
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[name], right[name]) for name in left)
+    for file in ("metrics.jsonl", "compositions.jsonl"):
+        assert (one / file).read_bytes() == (other / file).read_bytes()
+
+
+def test_it_learns_and_can_be_asked(corpus, tiny_model, tmp_path, monkeypatch, capsys):
+    summary = train(small(corpus, tiny_model, policy="none", epochs=14), out=tmp_path / "run")
+    assert summary.accuracy > 0.9
+    run, data = load_run(tmp_path / "run")
+    assert accuracy(run.model, data.test, run.last, "cpu") == summary.accuracy
+    (tmp_path / "new.txt").write_text("the plot is wonderful. a superb film.")
+    for arguments in (["predict", tmp_path / "run", tmp_path / "new.txt"], ["evaluate", tmp_path / "run"]):
+        monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        assert exited.value.code == 0
+    out = capsys.readouterr().out
+    assert "new.txt  1  " in out
+    assert "of 20 test texts" in out
+
+
+def test_stopped_after_every_step_it_ends_the_same(corpus, tiny_model, cache, tmp_path):
+    changes = {"transforms": "paper3", "cache": cache, "select": "proportional", "validation": 6, "accumulate": 2}
+    recipe = small(corpus, tiny_model, policy="uncertain", **changes)
+    train(recipe, out=tmp_path / "whole")
+    stops = 0
+    while True:
+        try:
+            train(recipe, out=tmp_path / "parts", on_step=lambda progress: True)
+            break
+        except Stopped:
+            stops += 1
+    assert stops == 9  # 34 reviews in batches of 8, twice, less one
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    chosen = compositions.read(tmp_path / "whole")[-1]["compositions"]
+    assert set(chosen) <= {"switchout", "word_replacement", "back_translation"}
+    assert sum(entry["count"] for entry in chosen.values()) == 34
+
+
+RUN = """
+import sys
+from pathlib import Path
+import torch
+from outspan.config import Recipe
+from outspan.train import loop
+torch.set_num_threads(1)
+print("start", flush=True)
+loop.train(Recipe(**eval(sys.argv[2])), out=Path(sys.argv[1]), save_every=0.0, on_step=lambda p: print(p["step"], flush=True))
+"""
+
+
+@pytest.mark.parametrize("runs", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed_at_random_instants_it_ends_the_same(runs, corpus, tiny_model, cache, tmp_path):
+    recipe = small(corpus, tiny_model, policy="uncertain", transforms="paper3", cache=cache, epochs=4)
+    values = repr({key: getattr(recipe, key) for key in Recipe.__dataclass_fields__})
+    train(recipe, out=tmp_path / "whole")
+    draw = np.random.Generator(np.random.Philox(3))
+    kills = 0
+    for run in range(runs):
+        folder = tmp_path / str(run)
+        for _ in range(2):
+            process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-c", RUN, str(folder), values],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            assert process.stdout is not None
+            for _ in range(int(draw.integers(2, 6))):
+                process.stdout.readline()
+            time.sleep(float(draw.uniform(0, 0.05)))
+            kills += process.poll() is None
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+        train(recipe, out=folder)
+        assert_same(tmp_path / "whole", folder)
+    assert kills >= runs
+
+
+def test_parts_of_a_batch_add_up_to_it(tiny_model):
+    model = load_classifier(str(tiny_model), 2, 48).eval()
+    tokens = torch.randint(7, 30, (10, 12), generator=torch.Generator().manual_seed(0))
+    targets = torch.eye(2)[torch.arange(10) % 2]
+    found = []
+    for parts in (1, 3):
+        loss = Learner(model, 0.0, graphs=False, parts=parts)(tokens, targets)
+        found.append((loss, [p.grad.clone() for p in model.parameters() if p.grad is not None]))
+    assert torch.allclose(found[0][0], found[1][0], atol=1e-6)
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found[0][1], found[1][1], strict=True))
+
+
+def test_padding_and_neighbours_do_not_matter(tiny_model):
+    model = load_classifier(str(tiny_model), 2, 48).eval()
+    short = torch.tensor([[2, 7, 8, 3]])
+    padded = torch.nn.functional.pad(short, (0, 9))
+    beside = torch.cat([padded, torch.full((1, 13), 9)])
+    assert torch.allclose(model(short), model(padded), atol=1e-6)
+    assert torch.allclose(model(short), model(beside)[:1], atol=1e-6)
+
+
+def test_evaluated_a_few_rows_at_a_time_it_is_the_same(tiny_model, monkeypatch):
+    from outspan.text import models
+
+    model = load_classifier(str(tiny_model), 2, 48).eval()
+    tokens = torch.randint(7, 30, (9, 10), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        whole = model(tokens)
+        monkeypatch.setattr(models, "_TOKENS", 40)
+        assert torch.allclose(model(tokens), whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["imdb-bert-large", "imdb-minilm-uncertain"])
+def test_the_published_recipe_starts_on_a_tiny_bert(name, corpus, cache, tmp_path):
+    write_model(tmp_path / "bert", positions=512)
+    given = read_recipe(RECIPES / f"{name}.toml")
+    assert (given.depth, given.candidates, given.keep, given.length, given.truncate) == (1, 4, 1, 512, "tail")
+    own = replace(given, data=str(corpus), model=str(tmp_path / "bert"), cache=str(cache), epochs=1)
+    assert 0 <= train(own, out=tmp_path / "run").accuracy <= 1
+    header = (RECIPES / f"{name}.toml").read_text()
+    assert "# Expected" in header
+    assert "95.96" in header or "results/imdb-minilm.json" in header
+
+
+def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_path):
+    recipe, axes = read_grid(RECIPES / "imdb-bert-large-grid.toml", {})
+    assert {key: len(values) for key, values in axes.items()} == {"epochs": 9, "batch": 2, "lr": 3}
+    own = replace(
+        recipe, data=str(corpus), model=str(tiny_model), cache=str(cache), length=48, validation=8, batch=8, policy="none"
+    )
+    found = run_grid(own, {"lr": [1e-9, 0.01], "epochs": [14]}, out=tmp_path / "grid")
+    assert found["chosen"] == "lr=0.01,epochs=14"
+    assert found["points"]["lr=0.01,epochs=14"] > found["points"]["lr=1e-09,epochs=14"]
+    assert json.loads((tmp_path / "grid" / "grid.json").read_text()) == found
+    (tmp_path / "g.toml").write_text("lr = [0.1, 0.2]\n")
+    with pytest.raises(ValueError, match="held out of train: set validation"):
+        read_grid(tmp_path / "g.toml", {})
+    (tmp_path / "g.toml").write_text('lr = [0.1, "much"]\nvalidation = 5\n')
+    with pytest.raises(ValueError, match="lr must be a number, got 'much'"):
+        read_grid(tmp_path / "g.toml", {})
+    (tmp_path / "g.toml").write_text("lr = 0.1\nvalidation = 5\n")
+    with pytest.raises(ValueError, match="a grid has a list of values for some key"):
+        read_grid(tmp_path / "g.toml", {})
+
+
+def test_measure_works_for_text(corpus, tiny_model, cache, tmp_path):
+    recipe = small(corpus, tiny_model, cache=cache, epochs=3)
+    names = measurable(recipe.data, recipe.cache)
+    assert names == ("switchout", "word_replacement", "back_translation")
+    assert measurable(recipe.data) == names[:2]
+    measured = measure(recipe, names, seeds=range(3), out=tmp_path / "measured", probability=1.0)
+    found = summarise(measured)
+    assert set(found["transforms"]) == set(names)
+    assert found["samples"] == 20
+    assert all(0 <= entry["error"]["value"] <= 1 for entry in found["transforms"].values())
+    assert "40 texts" in json.loads((tmp_path / "measured" / "settings.json").read_text())["train"]
+
+
+def test_one_command_for_a_csv(tiny_model, tmp_path, monkeypatch, capsys):
+    rows = "".join(f'"{text}",{("bad", "good")[label]}\n' for text, label in make_reviews(60))
+    (tmp_path / "mine.csv").write_text("review,mood\n" + rows)
+    sets = ["text_column=review", "label_column=mood", "length=48", "lr=0.01", "epochs=2"]
+    arguments = ["train", "--data", tmp_path / "mine.csv", "--model", tiny_model, *(x for one in sets for x in ("--set", one))]
+    monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments), "-o", str(tmp_path / "run")])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert exited.value.code == 0
+    assert "test accuracy" in capsys.readouterr().out
+    assert state(tmp_path / "run")[1]["data"]["classes"] == ["bad", "good"]
+
+
+def test_the_same_tokens_serve_every_seed(corpus, tiny_model):
+    data = load(str(corpus))
+    recipe = small(corpus, tiny_model)
+    assert as_read(data.test, recipe) is as_read(data.test, replace(recipe, seed=3))
+    assert as_read(data.test, recipe) is not as_read(data.test, replace(recipe, length=20))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"policy": "randaugment"},
+            "the policy of text is one of none, random, uncertain, without defaults, got 'randaugment'",
+        ),
+        ({"defaults": "cifar"}, "without defaults, got 'uncertain' with the defaults 'cifar'"),
+        ({"transforms": "rotate"}, r"unknown transform 'rotate'.*known: switchout"),
+        ({"transforms": "paper3"}, r"back_translation needs a cache.*outspan text backtranslate"),
+        ({"transforms": "paper3", "cache": "none.jsonl"}, r"none\.jsonl: No such file"),
+        ({"length": 65}, "length must be at most the 64 positions of .*, got 65"),
+        ({"model": "no/such/folder"}, r"model 'no/such/folder' cannot be loaded"),
+        ({"text_column": "body"}, r"train\.jsonl, line 1: no column 'body' \(it has text, label\)"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes, message, corpus, tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValueError, match=message):
+        train(small(corpus, tiny_model, **changes), out=tmp_path / "run")
+
+
+def test_a_pickle_is_refused(tiny_model, tmp_path):
+    for path in tiny_model.iterdir():
+        (tmp_path / path.name.replace("model.safetensors", "pytorch_model.bin")).write_bytes(path.read_bytes())
+    for load_one in (load_tokenizer, lambda name: load_classifier(name, 2, 48)):
+        with pytest.raises(ValueError, match=r"only pytorch_model\.bin, a pickle, which can run code .*safetensors"):
+            load_one(str(tmp_path))
+    (tmp_path / "pytorch_model.bin").unlink()
+    with pytest.raises(ValueError, match="no weights"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_transformers_that_is_not_there_is_said(tiny_model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ValueError, match=r"pip install 'outspan\[text\]'"):
+        load_tokenizer(str(tiny_model))

@@ -40,6 +40,7 @@ def train_command(
     """Train a classifier, or go on where the folder stands. Ctrl-C saves and stops; the same command resumes.
 
     Example: outspan train --data digits --model convnet --policy uncertain --set epochs=10 -o runs/first
+
     Example: outspan train --data reviews.csv --set text_column=review --set label_column=stars -o runs/text
     """
     from outspan.config import make_recipe, scaled

@@ -135,7 +135,7 @@ def draw_together(draw: Proposal, size: int, generators: Sequence[np.random.Gene
     return side_by_side([draw(size, rng=rng, candidates=candidates) for rng in generators], size)
 
 
-def merge(proposals: Sequence[Proposal], counts: Sequence[int]) -> Proposal | None:
+def merge(proposals: Sequence[Proposal | Schedule], counts: Sequence[int]) -> Proposal | None:
     """Return one proposal that draws so many batches of each, one after another; None where they are not of one depth.
 
     It draws what each would: `draw_together(merge([a, b], [2, 1]), size, generators)` are two batches of a and one of b.

@@ -1,0 +1,140 @@
+"""Switchout and word replacement beside nlpaug's on the same reviews, in one process on one core; and Apertium's rate.
+
+    python benchmarks/text.py --model FOLDER        # a folder with config.json, tokenizer.json and *.safetensors
+
+Reviews of IMDb are joined until they have 512 tokens. Ours works on tokens, which are made once for a training and timed apart;
+nlpaug works on the texts, and its output would still have to be cut into tokens, which is not timed. All take turns in rounds;
+medians. Rewrites results/text-cpu.json.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
+
+import torch
+from machine import ROOT, machine
+
+from outspan import rng, uniform
+from outspan.data.sets import load
+from outspan.text.apply import apply
+from outspan.text.backtranslate import Apertium
+from outspan.text.documents import Documents, sentences
+from outspan.text.models import load_tokenizer
+from outspan.text.tokens import Encoded, encode
+
+BATCH, ROUNDS, FEW = 64, 3, 40  # rows at once; rounds; reviews that a peer is given a round
+SHARES = {"switchout": 0.1, "word_replacement": 0.15}  # of the words, on average, for both
+
+
+def join(texts: list[str], words: int) -> list[str]:
+    """Return the texts one after another in pieces of at least so many words."""
+    found, piece, count = [], [], 0
+    for text in texts:
+        piece.append(text)
+        count += len(text.split())
+        if count >= words:
+            found.append("\n".join(piece))
+            piece, count = [], 0
+    return found
+
+
+def ours(split: Encoded, name: str, count: int) -> float:
+    """Return how many reviews a second are drawn, changed and put together."""
+    propose = uniform(1, transforms=(name,), probability=1.0)
+    rows = [torch.arange(i, min(i + BATCH, count)) % len(split) for i in range(0, count, BATCH)]
+    began = time.perf_counter()
+    for step, (passages, _) in enumerate(split.batches(rows, torch.device("cpu"))):
+        apply(passages, propose(len(passages), rng=rng.generator(0, "augment", step)))
+    return count / (time.perf_counter() - began)
+
+
+def nlpaugs(texts: list[str], vocabulary: list[str]) -> dict[str, Callable[[str], object]]:
+    """Return nlpaug's augmenters that do the like to the same share of the words."""
+    import nlpaug.augmenter.word as naw
+    import nlpaug.model.word_stats as nmw
+
+    stats = nmw.TfIdf()
+    stats.train([text.split() for text in texts])
+    folder = ROOT / "build"
+    folder.mkdir(exist_ok=True)
+    stats.save(str(folder))
+    options = {"aug_min": 0, "aug_max": None, "tokenizer": str.split}
+    switch = naw.RandomWordAug(action="substitute", target_words=vocabulary, aug_p=SHARES["switchout"], **options)
+    replace = naw.TfIdfAug(model_path=str(folder), action="substitute", aug_p=SHARES["word_replacement"], **options)
+    return {"switchout": switch.augment, "word_replacement": replace.augment}
+
+
+def apertium(texts: list[str], count: int) -> dict[str, object]:
+    """Return the rate of a pipeline pair, and how many sentences were lost or displaced: some are asked again, alone."""
+    wanted = list(dict.fromkeys(one for text in texts for one in sentences(text)))[:count]
+    engine = Apertium("eng-spa")
+    try:
+        list(engine(wanted[:50]))  # it is up
+        began = time.perf_counter()
+        found = list(engine(wanted))
+        seconds = time.perf_counter() - began
+        again = {i: next(engine([wanted[i]])) for i in range(0, len(wanted), 25)}
+    finally:
+        engine.close()
+    return {
+        "sentences": len(wanted),
+        "sentences_a_second_both_ways": len(wanted) / seconds,
+        "lost": len(wanted) - len(found) + sum(back is None for back in found),
+        "asked_again_alone": len(again),
+        "of_these_not_the_same": sum(found[i] != back for i, back in again.items()),
+    }
+
+
+def main() -> None:
+    """Measure, print and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--reviews", type=int, default=25_000)
+    parser.add_argument("--result", default=str(ROOT / "results/text-cpu.json"))
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    texts = list(load("imdb").train.texts)
+    rate = apertium(texts, 5_000)
+    print("apertium", rate, flush=True)
+    pieces = join(texts, 480)[: asked.reviews]
+    tokenizer = load_tokenizer(asked.model)
+    began = time.perf_counter()
+    split = encode(Documents(pieces, torch.zeros(len(pieces), dtype=torch.int64)), tokenizer, length=512)
+    prepared = time.perf_counter() - began
+    full = float((split.corpus.lengths >= 510).mean())
+    vocabulary = sorted({word for piece in pieces[:2000] for word in piece.split()})
+    peers = nlpaugs(pieces[:2000], vocabulary)
+    rates: dict[str, list[float]] = {}
+    for turn in range(ROUNDS):
+        for name in SHARES:
+            rates.setdefault(f"outspan {name}", []).append(ours(split, name, asked.reviews))
+            some = [" ".join(piece.split()[:390]) for piece in pieces[turn * FEW : (turn + 1) * FEW]]  # 512 tokens, about
+            began = time.perf_counter()
+            for text in some:
+                peers[name](text)
+            rates.setdefault(f"nlpaug {name}", []).append(len(some) / (time.perf_counter() - began))
+            print(name, f"{rates[f'outspan {name}'][-1]:,.0f} and {rates[f'nlpaug {name}'][-1]:,.1f} reviews/s", flush=True)
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    result = {
+        "machine": {**machine("nlpaug", "tokenizers"), "threads": 1},
+        "reviews": asked.reviews,
+        "distinct": len(pieces),
+        "of_512_tokens": full,
+        "reviews_a_second": medians,
+        "rounds": rates,
+        "times_as_fast": {name: medians[f"outspan {name}"] / medians[f"nlpaug {name}"] for name in SHARES},
+        "tokens_made_once": {"seconds": prepared, "reviews_a_second": len(pieces) / prepared},
+        "apertium": rate,
+    }
+    with open(asked.result, "w") as file:
+        file.write(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result["times_as_fast"]))
+
+
+if __name__ == "__main__":
+    main()

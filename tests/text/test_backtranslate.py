@@ -6,6 +6,7 @@ import shutil
 import signal
 
 import pytest
+import torch
 
 from outspan.text import backtranslate as module
 from outspan.text.backtranslate import Apertium, backtranslate, open_engine, read_cache
@@ -107,12 +108,14 @@ def test_what_is_not_there_is_said_with_how_to_get_it(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")  # the library's own
 def test_marian_translates_there_and_back_through_local_folders(tmp_path):
-    from tokenizers import Tokenizer, models, pre_tokenizers
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import MarianConfig, MarianMTModel, PreTrainedTokenizerFast
 
     words = {word: i for i, word in enumerate(("<pad>", "</s>", "<unk>", "good", "bad", "film"))}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # noqa: S106
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
+    torch.manual_seed(0)
     size = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 1, "decoder_attention_heads": 1}
     config = MarianConfig(
         vocab_size=6, **size, encoder_ffn_dim=8, decoder_ffn_dim=8, max_length=6, pad_token_id=0, eos_token_id=1,

@@ -256,3 +256,28 @@ def test_transformers_that_is_not_there_is_said(tiny_model, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ValueError, match=r"pip install 'outspan\[text\]'"):
         load_tokenizer(str(tiny_model))
+
+
+def test_what_helped_is_seen_from_the_command_line(corpus, tiny_model, tmp_path, monkeypatch, capsys):
+    sets = [x for one in ("length=48", "epochs=1", f"model={tiny_model}", f"data={corpus}") for x in ("--set", one)]
+    for arguments in (
+        ["compare", *sets, "--policies", "none,uncertain", "--seeds", "2", "-o", tmp_path / "compared"],
+        ["measure", *sets, "--seeds", "2", "--probability", "1", "-o", tmp_path / "measured"],
+        ["compositions", tmp_path / "compared" / "uncertain-0", "-o", tmp_path / "chosen.png"],
+    ):
+        monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        assert exited.value.code == 0
+    out = capsys.readouterr().out
+    assert "of 2 seeds on 20 test texts" in out
+    assert "word_replacement" in out
+    assert (tmp_path / "chosen.png").exists()
+
+
+def test_the_theory_is_of_images(corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["outspan", "theory", "rank", "--data", str(corpus), "-o", str(tmp_path / "rank.json")])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert exited.value.code == 2
+    assert "text; the theory ranks transforms of images" in capsys.readouterr().err

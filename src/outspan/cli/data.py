@@ -13,13 +13,14 @@ def list_command() -> None:
 
     Example: outspan data list
     """
-    from outspan.data.sets import SETS, load, root
+    from outspan.data.sets import SETS, is_textual, load, root
 
     typer.echo(f"looked for in {root()}")
     for name in SETS:
         try:
             found = load(name)
-            said = f"{len(found.train):,} train and {len(found.test):,} test images, {len(found.classes)} classes"
+            kind = "texts" if is_textual(name) else "images"
+            said = f"{len(found.train):,} train and {len(found.test):,} test {kind}, {len(found.classes)} classes"
         except ValueError as error:
             said = f"not here: {error}"
         typer.echo(f"{name:>10}  {said}")

@@ -73,16 +73,17 @@ def base_recipe(
     command: str, path: Path | None, data: str | None, model: str | None, changes: list[str] | None, own: Sequence[str]
 ) -> Any:
     """Return the recipe that all configurations start from; what a study sets itself, its own keys, is refused."""
-    from outspan.config import make_recipe
+    from outspan.config import make_recipe, read_changes
     from outspan.data.sets import is_textual
 
-    for change in changes or []:
-        key = change.partition("=")[0].strip()
+    asked = read_changes(changes or [])
+    for key in asked:
         if key in own:
             raise ValueError(f"{command} sets {key} itself: see its options, outspan {command} --help")
-    asked = {"data": data, "model": model or ("mlp" if path is None and not is_textual(data or "") else None)}
-    asked = [f"{key}={value}" for key, value in asked.items() if value is not None]
-    return make_recipe(path, [*asked, *(changes or [])], is_textual)
+    textual = is_textual(asked.get("data") or data or "")
+    given = {"data": data, "model": model or ("mlp" if path is None and not textual else None)}
+    given = [f"{key}={value}" for key, value in given.items() if value is not None]
+    return make_recipe(path, [*given, *(changes or [])], is_textual)
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -121,7 +122,8 @@ def _table(found: Mapping[str, Any]) -> Any:
 def _remarks(found: Mapping[str, Any]) -> list[str]:
     """Say how to read the table, and what a reader must not overlook."""
     seeds, samples, entries = len(found["seeds"]), found["samples"], found["transforms"]
-    said = [f"In %, of {seeds} seeds on {samples:,} test images; 95 % intervals over images, the models as they are."]
+    kind = "texts" if " texts, " in found["settings"]["test"] else "images"
+    said = [f"In %, of {seeds} seeds on {samples:,} test {kind}; 95 % intervals over {kind}, the models as they are."]
     for verdict in ("better", "worse"):
         names = [name for name, entry in entries.items() if entry["difference"]["verdict"] == verdict]
         said.append(f"{verdict.capitalize()} than the baseline, beyond that interval: {', '.join(names) or 'none'}.")

@@ -130,7 +130,7 @@ def rank_command(
     from rich.console import Console
     from rich.table import Table
 
-    from outspan.data.sets import load
+    from outspan.data.sets import is_textual, load
     from outspan.theory.rank import rank, rankable
 
     names = rankable() if transforms == "all" else tuple(dict.fromkeys(name.strip() for name in transforms.split(",")))
@@ -143,6 +143,8 @@ def rank_command(
     for path in (out, figure):
         if path is not None and not path.parent.is_dir():
             raise ValueError(f"{path}: there is no folder {path.parent}")
+    if is_textual(data):
+        raise ValueError(f"{data}: text; the theory ranks transforms of images")
     ranking = rank(load(data, size=size), names, samples=samples, features=features, draws=draws, seed=seed, measured=scores)
     table = Table("transform", "matrix", "|z|²", "<z,β>²", "gain", "moved", "net", "measured", box=None, pad_edge=False)
     for row in ranking.rows:

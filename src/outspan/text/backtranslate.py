@@ -45,6 +45,7 @@ class Apertium:
         there, _, back = pair.partition("-")
         self.modes = [find_mode(f"{there}-{back}"), find_mode(f"{back}-{there}")]
         self.processes: list[Any] = []
+        self.writer: threading.Thread | None = None
 
     def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]:
         """Translate; where a pipeline dies it is started again, and the sentences that were in it go through alone."""
@@ -58,14 +59,23 @@ class Apertium:
                 done += 1
 
     def close(self) -> None:
-        """End both pipelines."""
+        """End both pipelines: by the end of what they read, or at once where they are still being written to."""
+        if not self.processes:
+            return
+        patience = 0 if self.writer is not None and self.writer.is_alive() else 2
+        if patience:
+            with suppress(OSError):
+                self.processes[0].stdin.close()
         for process in self.processes:
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            with suppress(ProcessLookupError):  # it may have died on its own
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            try:
+                process.wait(patience)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        for pipe in (self.processes[0].stdin, self.processes[1].stdout):
+            with suppress(OSError):
+                pipe.close()
         self.processes = []
 
     def _start(self) -> None:
@@ -84,7 +94,8 @@ class Apertium:
         into, out = self.processes[0].stdin, self.processes[1].stdout
         # Written beside the reading: both pipes full would be a standstill.
         lines = (self._SPECIAL.sub(r"\\\1", " ".join(text.split())) + f"[{i}]\0" for i, text in enumerate(sentences))
-        threading.Thread(target=_write, args=(into, lines), daemon=True).start()
+        self.writer = threading.Thread(target=_write, args=(into, lines), daemon=True)
+        self.writer.start()
         number, rest = 0, b""
         while number < len(sentences):
             ready = select.select([out], [], [], _PATIENCE)[0]

@@ -14,7 +14,7 @@ from PIL import Image
 
 from outspan.config import Recipe
 from outspan.data.sets import load
-from outspan.measure import study
+from outspan.measure import runs, study
 from outspan.measure.study import BASELINE, configurations, measurable, measure
 from outspan.measure.summary import save_predictions, summarise
 from outspan.policies.named import build_policy
@@ -129,6 +129,26 @@ def test_processes_side_by_side(recipe, tmp_path):
     assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
 
 
+def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
+    """One thread stands for the processes."""
+    begun = []
+
+    def pool(workers, *, mp_context, initializer, initargs):
+        monkeypatch.setattr(runs, "_asked_to_stop", initargs[0])
+        begun.append(workers)
+        return ThreadPoolExecutor(1)
+
+    monkeypatch.setattr(runs, "ProcessPoolExecutor", pool)
+    found = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
+    assert begun == [2]  # the seeds of the baseline, and those of invert
+    alone = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "alone")
+    for name, some in alone.predictions.items():
+        assert torch.equal(found.predictions[name].classes, some.classes)
+    none, other = (configurations(recipe, ["invert"], 0.5)[name] for name in (BASELINE, "invert"))
+    study.Study(none, seeds=range(2), out=tmp_path / "own", jobs=5, data=load(recipe.data)).run({"a": none, "b": other})
+    assert begun == [2]  # data of its own stays in this process
+
+
 @pytest.mark.parametrize(
     ("error", "raised", "message"),
     [
@@ -143,18 +163,18 @@ def test_where_one_process_fails_the_others_save_themselves(error, raised, messa
     begun = []
 
     def pool(workers, *, mp_context, initializer, initargs):
-        monkeypatch.setattr(study, "_asked_to_stop", initargs[0])
+        monkeypatch.setattr(runs, "_asked_to_stop", initargs[0])
         return ThreadPoolExecutor(workers)
 
-    def work(folder, name, recipe, device):
-        begun.append((name, recipe.seed))
-        if error is not None and (name, recipe.seed) == (BASELINE, 0):
+    def work(folder, unit, device, shared):
+        begun.extend(unit)
+        if error is not None and (BASELINE, 0) in unit:
             raise error
-        assert study._asked_to_stop.wait(30)
+        assert runs._asked_to_stop.wait(30)
         raise Stopped("at a step")
 
-    monkeypatch.setattr(study, "ProcessPoolExecutor", pool)
-    monkeypatch.setattr(study, "_run_in_worker", work)
+    monkeypatch.setattr(runs, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(runs, "_run_in_worker", work)
     plain = replace(recipe, model="convnet")
 
     @contextmanager
@@ -164,6 +184,21 @@ def test_where_one_process_fails_the_others_save_themselves(error, raised, messa
     with pytest.raises(raised, match=message):
         measure(plain, ["invert"], seeds=range(9), out=tmp_path, jobs=2, watch=watch)
     assert 2 <= len(begun) <= 4
+
+
+def test_on_a_gpu_all_that_agree_train_as_one(recipe, tmp_path):
+    mine = study.Study(configurations(recipe, ["rotate"], 0.5)[BASELINE], seeds=range(3), out=tmp_path)
+    recipes = configurations(recipe, ["rotate", "invert"], 0.5)
+    recipes["decayed"] = replace(recipes["rotate"], weight_decay=0.1)
+    tasks = {(name, seed): replace(own, seed=seed) for name, own in recipes.items() for seed in range(3)}
+    assert [len(some) for some in mine._batches(tasks)] == [3, 3, 3, 3]
+    mine.device = torch.device("cuda")
+    assert [len(some) for some in mine._batches(tasks)] == [9, 3]  # not of another weight decay
+    mine.jobs = 2
+    assert [len(some) for some in mine._batches(tasks)] == [5, 4, 2, 1]
+    assert [task for some in mine._batches(tasks) for task in some] == list(tasks)
+    for some, title in zip(mine._batches(tasks)[1:3], ("rotate and 1 others, 4 models", "decayed, 2 models"), strict=True):
+        assert runs.title_of(some) == title
 
 
 def test_an_image_folder(tmp_path):

@@ -19,7 +19,7 @@ DataName = Annotated[str | None, typer.Option("--data", help=DATA_HELP)]
 ModelName = Annotated[str | None, typer.Option("--model", help="mlp (the paper's, unless a recipe says otherwise), convnet, …")]
 Seeds = Annotated[int, typer.Option("--seeds", help="Models of each, seeds 0, 1, …; at least 2.")]
 Probability = Annotated[float, typer.Option("--probability", help="How often an image gets a transform.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Models at a time, a process each, where the model is not an mlp.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes that train side by side, a thread each.")]
 Shared = Annotated[
     bool, typer.Option("--shared-batches", help="Show all seeds the same batches: faster, but it changes the measure.")
 ]

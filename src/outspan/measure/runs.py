@@ -1,0 +1,183 @@
+"""How the models of a study are trained, alone, as one or side by side in processes, and where what they predict is kept."""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outspan.config import Recipe
+from outspan.data.sets import Data, load
+from outspan.files import write_whole
+from outspan.measure.ensemble import is_batchable, train_together
+from outspan.measure.margins import margins
+from outspan.train import Stopped
+from outspan.train.loop import load_run, predict, train
+
+OnStep = Callable[[dict[str, Any]], bool | None]
+Task = tuple[str, int]  # a configuration and a seed
+Unit = Mapping[Task, Recipe]  # what is trained as one: several perceptrons, or one model
+
+
+class Folder:
+    """Where what finished models predict is, a file each, whole or not there."""
+
+    def __init__(self, out: Path, settings: dict[str, Any], samples: int, classes: int) -> None:
+        self.out, self.samples, self.classes = out, samples, classes
+        (out / "models").mkdir(parents=True, exist_ok=True)
+        path = out / "settings.json"
+        if path.exists():
+            _same_settings(path, settings)
+        else:
+            write_whole(path, lambda partial: partial.write_text(json.dumps(settings, indent=2) + "\n"))
+
+    def path(self, name: str, seed: int) -> Path:
+        return self.out / "models" / f"{name}-{seed}.npy"
+
+    def running(self, name: str, seed: int | str) -> Path:
+        return self.out / "running" / f"{name}-{seed}"
+
+    def has(self, name: str, seed: int) -> bool:
+        return self.path(name, seed).exists()
+
+    def read(self, name: str, seed: int) -> tuple[Tensor, Tensor]:
+        """Return the classes that a model predicts, and its margins."""
+        path = self.path(name, seed)
+        try:
+            array = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError(f"{path}: damaged ({error}); remove it and it is made again") from None
+        fits = array.dtype == np.float64 and array.shape == (2, self.samples)
+        if not fits or not (array.min() >= 0 and array[0].max() < self.classes and array[1].max() <= 1):
+            raise ValueError(f"{path}: not what a model says of {self.samples} samples; remove it and it is made again")
+        classes, lead = torch.from_numpy(array)
+        return classes.long(), lead.float()
+
+    def write(self, name: str, seed: int, logits: Tensor) -> None:
+        both = torch.stack([logits.argmax(1).double(), margins(logits).double()])
+
+        def write(partial: Path) -> None:
+            with open(partial, "wb") as file:
+                np.save(file, both.numpy(), allow_pickle=False)
+
+        write_whole(self.path(name, seed), write)
+        shutil.rmtree(self.running(name, seed), ignore_errors=True)
+
+
+def _same_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    try:
+        stored = json.loads(path.read_text())
+        different = [key for key in dict.fromkeys([*stored, *settings]) if stored.get(key) != settings.get(key)]
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not the settings of a measure ({error})") from None
+    if different:
+        shown = ", ".join(f"{key} {stored.get(key)!r} there, {settings.get(key)!r} asked" for key in different)
+        raise ValueError(f"{path.parent}: a measure of other settings ({shown})")
+
+
+def title_of(unit: Unit) -> str:
+    """Return what a unit is called where its progress is shown."""
+    names = list(dict.fromkeys(name for name, _ in unit))
+    (_, first), *others = unit
+    if not is_batchable(unit[names[0], first]):
+        return f"{names[0]}, seed {first}"
+    whose = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} others"
+    return f"{whose}, {1 + len(others)} models"
+
+
+def run(
+    folder: Folder, unit: Unit, *, device: torch.device, shared: int | None, data: Data | None, on_step: OnStep | None
+) -> None:
+    """Train a unit, or go on with it, keep what its models predict, and let go of its checkpoints."""
+    ((name, _), recipe), *others = unit.items()
+    if not is_batchable(recipe):
+        assert not others, "only perceptrons are trained as one"
+        return _run_alone(folder, name, recipe, device, data, on_step)
+    running = folder.running("together", hashlib.blake2b(repr(list(unit)).encode(), digest_size=8).hexdigest())
+    data = data or load(recipe.data, size=recipe.size)
+    options = {"data": data, "device": device, "shared": shared, "out": running, "on_step": on_step}
+    model, last = train_together(list(unit.values()), **options)
+    logits = predict(model, data.test, last, device)
+    for i, task in enumerate(unit):
+        folder.write(*task, logits[:, i])
+    shutil.rmtree(running, ignore_errors=True)
+
+
+def _run_alone(
+    folder: Folder, name: str, recipe: Recipe, device: torch.device, data: Data | None, on_step: OnStep | None
+) -> None:
+    running = folder.running(name, recipe.seed)
+    try:
+        train(recipe, out=running, data=data, device=device, on_step=on_step)
+    except ValueError as error:
+        raise ValueError(f"{name}, seed {recipe.seed}: {error}") from None
+    trained, data = load_run(running)
+    folder.write(name, recipe.seed, predict(trained.model.to(device), data.test, trained.last, device))
+
+
+def run_side_by_side(
+    folder: Folder, units: Sequence[Unit], jobs: int, *, device: torch.device, shared: int | None, on_step: OnStep | None
+) -> None:
+    """Train units in processes of one thread each. Where one fails, or all are asked to stop, the others save themselves."""
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    failed: list[BaseException] = []
+    stopped = False
+    pool = ProcessPoolExecutor(min(jobs, len(units)), mp_context=context, initializer=_begin, initargs=(stop,))
+    try:
+        waiting: set[Future[None]] = {pool.submit(_run_in_worker, folder, dict(unit), str(device), shared) for unit in units}
+        while waiting:
+            done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+            failed += [error for future in done if not future.cancelled() and (error := future.exception()) is not None]
+            over = len(units) - len(waiting)
+            state = {"step": over, "steps": len(units), "images": 0, "said": f"{over} of {len(units)} runs"}
+            stopped = (on_step is not None and bool(on_step(state))) or stopped
+            if failed or stopped:
+                stop.set()
+                for future in waiting:
+                    future.cancel()
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+    for error in failed:
+        if isinstance(error, BrokenProcessPool):
+            raise ValueError("the process of a run was killed, maybe for memory; the same command goes on") from None
+        if not isinstance(error, Stopped):
+            raise error
+    if failed or (stopped and not all(folder.has(*task) for unit in units for task in unit)):
+        raise Stopped("stopped; the same command goes on")
+
+
+_asked_to_stop: Any = None  # in a worker: the event that its parent sets
+
+
+def _begin(stop: Any) -> None:
+    """Set a worker up: one thread, deaf to Ctrl-C, which its parent answers, and gone when its parent is."""
+    global _asked_to_stop
+    _asked_to_stop = stop
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _run_in_worker(folder: Folder, unit: Unit, device: str, shared: int | None) -> None:
+    options = {"device": torch.device(device), "shared": shared, "data": None}
+    run(folder, unit, **options, on_step=lambda state: _asked_to_stop.is_set())

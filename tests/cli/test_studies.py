@@ -35,6 +35,7 @@ def test_compositions_then_a_core_that_trains(asked, tmp_path, run):
     ):
         said = run("compose", *asked, *names, *extra, "-o", out)
         assert words in said
+        assert "votes were tied, as an even number of seeds often is: their label was drawn by lot" in said
         found = json.loads((out / f"{name}.json").read_text())
         assert {tuple(pair[end] for end in ("first", "second")) for pair in found["pairs"]} == {
             ("rotate", "random_crop"), ("random_crop", "rotate"),
@@ -48,6 +49,7 @@ def test_compositions_then_a_core_that_trains(asked, tmp_path, run):
     assert sorted((out / "models").iterdir()) == before  # all that it needs was there
     found = json.loads((out / "core.json").read_text())
     assert "← core" in said
+    assert f"{found['ties']} of {found['votes']} votes were tied" in said
     recipe = read_recipe(out / "core.toml")
     assert recipe.transforms == (",".join(found["core"]) or "paper16")
     assert recipe.data == str(tmp_path / "few.npz")

@@ -16,6 +16,7 @@ from outspan.measure.scores import (
     Predictions,
     average_accuracy,
     corrected_and_broken,
+    count_ties,
     difference_intervals,
     instability,
     intervals,
@@ -223,3 +224,10 @@ def test_refusals():
         intervals({"a": HAND}, draws=0)
     with pytest.raises(ValueError, match="no samples to score"):
         scores(HAND, where=HAND.labels == 7)
+
+
+def test_ties_are_counted_over_several():
+    labels = torch.tensor([0, 1, 2])
+    split, agreed = torch.tensor([[0, 1, 2], [1, 1, 0]]), torch.tensor([[0, 1, 2], [0, 1, 2]])
+    some = [Predictions(classes, labels) for classes in (split, agreed, split)]
+    assert count_ties(some) == {"ties": 4, "votes": 9}

@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 from typing import Any
 
 from outspan.config import Recipe
-from outspan.measure.scores import Predictions, difference_intervals, scores
+from outspan.measure.scores import Predictions, count_ties, difference_intervals, scores
 from outspan.measure.study import BASELINE, Measured, Study, configurations, one_after_another
 
 CUT = 0.1  # an edge is a pair whose error is lower than the first's by more than this share (arXiv:2005.00695, Section 4)
@@ -53,6 +53,7 @@ def graph(measured: Measured, transforms: Sequence[str], *, additive: bool = Fal
         "settings": dict(measured.settings),
         "seeds": list(measured.seeds),
         "samples": len(several[BASELINE].labels),
+        **count_ties(several.values(), seed=seed),
         "composition": "additive" if additive else "multiplicative",
         "edge": f"the second, {'blended into' if additive else 'after'} the first, cuts its error by more than {CUT:.0%}",
         BASELINE: summary(several[BASELINE], seed),

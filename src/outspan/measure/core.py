@@ -6,7 +6,7 @@ from typing import Any
 
 from outspan.config import Recipe
 from outspan.measure.compose import name_of, summary
-from outspan.measure.scores import intervals
+from outspan.measure.scores import count_ties, intervals
 from outspan.measure.study import BASELINE, Measured, Study, configurations, one_after_another
 
 WITHIN = 0.1  # of the best error score
@@ -28,12 +28,11 @@ def core(study: Study, transforms: Sequence[str], *, seed: int = 0) -> Core:
     """
     configurations(study.baseline, transforms, study.baseline.probability)  # refuse what cannot be measured before training
     measured = study.run({BASELINE: study.baseline})
-    path = [_entry([], measured, seed)]
-    models = len(study.seeds)
+    path, seen = [_entry([], measured, seed)], dict(measured.predictions)
     while left := [name for name in transforms if name not in path[-1]["transforms"]]:
         sets = [[*path[-1]["transforms"], name] for name in left]
         measured = study.run({name_of(some): one_after_another(study.baseline, some) for some in sets})
-        models += len(sets) * len(study.seeds)
+        seen |= measured.predictions
         tried = {some[-1]: summary(measured.predictions[name_of(some)], seed) for some in sets}
         best = min(sets, key=lambda some: (tried[some[-1]]["error"], -tried[some[-1]]["accuracy"]))
         path[-1]["then"] = {name: entry["error"] for name, entry in tried.items()}
@@ -45,13 +44,14 @@ def core(study: Study, transforms: Sequence[str], *, seed: int = 0) -> Core:
     names = chosen["transforms"]
     recipe = one_after_another(study.baseline, names) if names else study.baseline
     probability = study.baseline.probability
-    cost = {"transforms_an_image": len(names) * probability, "models_trained": models}
+    cost = {"transforms_an_image": len(names) * probability, "models_trained": len(seen) * len(study.seeds)}
     return Core(
         replace(recipe, seed=0),
         {
             "settings": dict(study.settings),
             "seeds": study.seeds,
-            "samples": len(measured.predictions[next(iter(measured.predictions))].labels),
+            "samples": len(seen[BASELINE].labels),
+            **count_ties(seen.values(), seed=seed),
             "core": names,
             "error": chosen["error"],
             "best": {"transforms": path[-1]["transforms"], "error": path[-1]["error"]},

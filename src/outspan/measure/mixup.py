@@ -8,7 +8,7 @@ from outspan.config import Recipe
 from outspan.data.sets import Data
 from outspan.measure.compose import summary
 from outspan.measure.margins import histogram
-from outspan.measure.scores import corrected_and_broken, intervals, majority
+from outspan.measure.scores import corrected_and_broken, count_ties, intervals, majority
 from outspan.measure.study import BASELINE, Measured, Study
 from outspan.train.loop import hold_out
 
@@ -97,6 +97,7 @@ def mixup_summary(measured: Measured, tuned: Tuned, shares: Sequence[float] = SH
         "settings": dict(measured.settings),
         "seeds": list(measured.seeds),
         "samples": len(several[BASELINE].labels),
+        **count_ties(several.values(), seed=seed),
         "weight_decay": {"chosen": decay, "held_out": tuned.held_out, "accuracy": tried},
         "scores": {name: summary(several[run], seed) for name, run in table.items()},
         "same_class": curve,

@@ -6,7 +6,7 @@ from the majority: what a vote over seeds takes away. All are counts of samples 
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -105,6 +105,12 @@ def majority(predictions: Predictions, *, seed: int = 0) -> Majority:
     drawn = (draws * leaders).long()  # which of them, counted from the smallest
     at = (leads & (leads.cumsum(0) == drawn * most + 1)).int().argmax(0)
     return Majority(votes.gather(0, at.unsqueeze(0))[0], leaders > 1)
+
+
+def count_ties(several: Iterable[Predictions], *, seed: int = 0) -> dict[str, int]:
+    """Return how many votes of some ensembles were tied, so that their label was drawn, and how many there were."""
+    tied = [majority(some, seed=seed).tied for some in several]
+    return {"ties": sum(int(votes.sum()) for votes in tied), "votes": sum(map(len, tied))}
 
 
 def average_accuracy(predictions: Predictions, *, where: Bool[Tensor, " n"] | None = None) -> tuple[float, float]:

@@ -104,6 +104,13 @@ def test_batches_drawn_together_are_those_drawn_alone(propose):
     assert draw_together(propose, 5, generators[1]).to_json() == alone.to_json()
 
 
+@given(seed=seeds, name=st.sampled_from(sorted(TRANSFORMS)))
+def test_one_transform_is_a_sequence_of_one(seed, name):
+    drawn = (draw(7, rng=rng.generator(seed)) for draw in (sequence(over_range(name, 0.5)), uniform(1, transforms=(name,))))
+    one, other = (plan.to_json() for plan in drawn)
+    assert one == other
+
+
 def test_proposals_of_one_depth_are_drawn_as_one():
     mirrored = any_of([Step("cutout", 0, 1, 0.5), Step("rotate", 0, 1, mirrored=True, bins=5), Step("cutmix")], 1)
     several, counts = [sequence(), uniform(1), sequence(Step("random_crop")), mirrored], [2, 1, 3, 2]

@@ -88,7 +88,8 @@ class _Picked:
             return _nothing(size * len(generators), candidates)
         rows = size * candidates
         # One number a step: 20 bits choose, 24 are the level, 19 decide whether, 1 the direction.
-        bits = np.concatenate([rng.bit_generator.random_raw((rows, self.depth)) for rng in generators])
+        drawn = [rng.bit_generator.random_raw((rows, self.depth)) for rng in generators]
+        bits = drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
         option = self.pick(bits >> np.uint64(44), generators)
         share = (bits >> np.uint64(20) & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)
         if self.bins.any():
@@ -121,7 +122,11 @@ class _Picked:
         """Return, for each batch that has any, which entries are of some kind, the batch's first row, and its generator."""
         if not kind.any():
             return
-        rows, at = len(option) // len(generators), kind.take(option).ravel().nonzero()[0]
+        at = kind.take(option).ravel().nonzero()[0]
+        if len(generators) == 1:
+            yield at, 0, generators[0]
+            return
+        rows = len(option) // len(generators)
         ends = np.searchsorted(at, np.arange(len(generators) + 1) * rows * self.depth).tolist()
         for i, rng in enumerate(generators):
             if ends[i] < ends[i + 1]:

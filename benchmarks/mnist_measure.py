@@ -177,7 +177,7 @@ class _Run:
         def on_step(state: dict[str, Any]) -> bool:
             now = time.perf_counter()
             if now - said[0] >= 30 or state["step"] == state["steps"]:
-                print(f"{title}: step {state['step']} of {state['steps']}, {now - began:.0f} s", flush=True)
+                print(f"{title}: step {state['step']:.6g} of {state['steps']}, {now - began:.0f} s", flush=True)
                 said[0] = now
             return time.monotonic() > self.end
 

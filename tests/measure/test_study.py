@@ -124,6 +124,7 @@ def test_processes_side_by_side(recipe, tmp_path):
 
     found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=2, watch=watch)
     assert seen[-1]["said"] == "4 of 4 runs"
+    assert seen[-1]["step"] == 4
     alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
     some = found.predictions[BASELINE]
     assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
@@ -134,7 +135,8 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
     begun = []
 
     def pool(workers, *, mp_context, initializer, initargs):
-        monkeypatch.setattr(runs, "_asked_to_stop", initargs[0])
+        for name, shared in zip(("_asked_to_stop", "_shares"), initargs, strict=True):
+            monkeypatch.setattr(runs, name, shared)
         begun.append(workers)
         return ThreadPoolExecutor(1)
 
@@ -166,7 +168,7 @@ def test_where_one_process_fails_the_others_save_themselves(error, raised, messa
         monkeypatch.setattr(runs, "_asked_to_stop", initargs[0])
         return ThreadPoolExecutor(workers)
 
-    def work(folder, unit, device, shared):
+    def work(number, folder, unit, device, shared):
         begun.extend(unit)
         if error is not None and (BASELINE, 0) in unit:
             raise error

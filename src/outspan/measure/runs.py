@@ -131,17 +131,19 @@ def run_side_by_side(
 ) -> None:
     """Train units in processes of one thread each. Where one fails, or all are asked to stop, the others save themselves."""
     context = multiprocessing.get_context("spawn")
-    stop = context.Event()
+    stop, shares = context.Event(), context.Array("d", len(units))
     failed: list[BaseException] = []
     stopped = False
-    pool = ProcessPoolExecutor(min(jobs, len(units)), mp_context=context, initializer=_begin, initargs=(stop,))
+    pool = ProcessPoolExecutor(min(jobs, len(units)), mp_context=context, initializer=_begin, initargs=(stop, shares))
     try:
-        waiting: set[Future[None]] = {pool.submit(_run_in_worker, folder, dict(unit), str(device), shared) for unit in units}
+        waiting: set[Future[None]] = {
+            pool.submit(_run_in_worker, i, folder, dict(unit), str(device), shared) for i, unit in enumerate(units)
+        }
         while waiting:
             done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
             failed += [error for future in done if not future.cancelled() and (error := future.exception()) is not None]
             over = len(units) - len(waiting)
-            state = {"step": over, "steps": len(units), "images": 0, "said": f"{over} of {len(units)} runs"}
+            state = {"step": sum(shares[:]), "steps": len(units), "images": 0, "said": f"{over} of {len(units)} runs"}
             stopped = (on_step is not None and bool(on_step(state))) or stopped
             if failed or stopped:
                 stop.set()
@@ -160,12 +162,13 @@ def run_side_by_side(
 
 
 _asked_to_stop: Any = None  # in a worker: the event that its parent sets
+_shares: Any = None  # and how much of each unit is done
 
 
-def _begin(stop: Any) -> None:
+def _begin(stop: Any, shares: Any) -> None:
     """Set a worker up: one thread, deaf to Ctrl-C, which its parent answers, and gone when its parent is."""
-    global _asked_to_stop
-    _asked_to_stop = stop
+    global _asked_to_stop, _shares
+    _asked_to_stop, _shares = stop, shares
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -178,6 +181,9 @@ def _begin(stop: Any) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _run_in_worker(folder: Folder, unit: Unit, device: str, shared: int | None) -> None:
-    options = {"device": torch.device(device), "shared": shared, "data": None}
-    run(folder, unit, **options, on_step=lambda state: _asked_to_stop.is_set())
+def _run_in_worker(number: int, folder: Folder, unit: Unit, device: str, shared: int | None) -> None:
+    def on_step(state: dict[str, Any]) -> bool:
+        _shares[number] = state["step"] / state["steps"]
+        return _asked_to_stop.is_set()
+
+    run(folder, unit, device=torch.device(device), shared=shared, data=None, on_step=on_step)

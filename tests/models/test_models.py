@@ -1,5 +1,8 @@
 """Models: parameter counts of the papers, and shapes."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -105,6 +108,28 @@ def test_shake_shake_mixes_each_image_by_its_own_share():
     assert abs(torch.corrcoef(torch.stack([mixed.detach().flatten(), ones.grad.flatten()]))[0, 1]) < 0.1  # two draws
     assert torch.allclose(ones.grad + zeros.grad, torch.ones(()))
     assert torch.equal(shake.shake_shake(ones, zeros, training=False), torch.full((4000, 1, 1, 1), 0.5))
+
+
+COMPILED = """
+import torch
+from outspan import models
+for name in ("shake_shake-26-2x4d", "pyramidnet-11-8"):
+    model = models.build(name, (3, 16, 16), 4).to(memory_format=torch.channels_last)
+    images = torch.randn(4, 3, 16, 16).to(memory_format=torch.channels_last)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = torch.compile(model, backend="aot_eager", fullgraph=True)(images)
+    assert logits.dtype == torch.bfloat16
+    logits.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_noise_breaks_no_graph_and_goes_through_half_precision():
+    """In a process of its own: the suite's checks of types are no part of what is compiled."""
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILED], capture_output=True, text=True)
+    assert run.stdout == "done\n", run.stderr
 
 
 def test_shake_drop_passes_with_its_survival_and_is_its_own_mean():

@@ -281,3 +281,12 @@ def test_the_theory_is_of_images(corpus, tmp_path, monkeypatch, capsys):
         main()
     assert exited.value.code == 2
     assert "text; the theory ranks transforms of images" in capsys.readouterr().err
+
+
+def test_a_run_is_found_from_any_folder(corpus, tiny_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(corpus.parent)
+    (tmp_path / "bert").symlink_to(tiny_model)
+    train(small("reviews", "bert", epochs=1), out=tmp_path / "run")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(load_run(tmp_path / "run")[1].test) == 20

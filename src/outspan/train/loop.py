@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from outspan import models, rng
 from outspan.config import Recipe, differing, with_values
-from outspan.data.sets import SETS, AnySplit, Data, as_read, load_for
+from outspan.data.sets import SETS, AnySplit, Data, as_read, is_textual, load_for
 from outspan.files import write_lines
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
@@ -133,6 +133,8 @@ def train(
         setting["graphs"] = graphs and device.type == "cuda"
         if data is None and recipe.data not in SETS:  # the run must find it from any folder
             recipe = replace(recipe, data=_from_anywhere(recipe.data))
+        if is_textual(recipe.data):
+            recipe = replace(recipe, model=_from_anywhere(recipe.model), cache=_from_anywhere(recipe.cache))
         file, mark, part = recipe.policy_file.partition("#")
         recipe = replace(recipe, policy_file=_from_anywhere(file) + mark + part)
         run = _Run(recipe, out, device, data or load_for(recipe, skip_bad=skip_bad), setting)

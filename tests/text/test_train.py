@@ -224,7 +224,7 @@ def test_the_same_tokens_serve_every_seed(corpus, tiny_model):
     [
         (
             {"policy": "randaugment"},
-            "the policy of text is one of none, random, uncertain, without defaults, got 'randaugment'",
+            "the policy of text is one of none, random, uncertain, sequence, without defaults, got 'randaugment'",
         ),
         ({"defaults": "cifar"}, "without defaults, got 'uncertain' with the defaults 'cifar'"),
         ({"transforms": "rotate"}, r"unknown transform 'rotate'.*known: switchout"),

@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from outspan import Plan, apply, rng
+from outspan import TRANSFORMS, Plan, apply, rng
 from outspan.kernels import cuda
 from outspan.kernels.cpu import _cpu, is_built, knows
 
@@ -54,6 +54,16 @@ def run_on(backend: str, images: torch.Tensor, plan: Plan, **options: Any) -> to
         return apply(images, plan, backend="cpu", **options)
     finally:
         _cpu.use_instruction_set(before)
+
+
+def magnitudes(plan: Plan) -> dict[str, set[float]]:
+    """Return every magnitude that occurs, in the transform's unit, by name."""
+    found: dict[str, set[float]] = {}
+    for op, level in zip(plan.ops.flatten().tolist(), plan.levels.flatten().tolist(), strict=True):
+        if op >= 0:
+            transform = TRANSFORMS[plan.names[op]]
+            found.setdefault(plan.names[op], set()).add(round(transform.rest + transform.span * level, 4))
+    return found
 
 
 @pytest.fixture

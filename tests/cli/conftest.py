@@ -2,9 +2,11 @@
 
 import sys
 
+import numpy as np
 import pytest
 
 from outspan.cli import main
+from outspan.data.sets import load
 
 
 @pytest.fixture
@@ -24,3 +26,13 @@ def run(monkeypatch, capsys):
         return err if code else out
 
     return call
+
+
+@pytest.fixture
+def few(tmp_path):
+    """Return a file of few digits."""
+    path, digits = tmp_path / "few.npz", load("digits")
+    arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
+    arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
+    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    return path

@@ -7,11 +7,9 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from outspan.data.sets import load
 from outspan.measure.summary import load_predictions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -20,15 +18,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture
 def run(run):
     return lambda *arguments, code=0: run("measure", *arguments, code=code)
-
-
-@pytest.fixture
-def few(tmp_path):
-    path, digits = tmp_path / "few.npz", load("digits")
-    arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
-    arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
-    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
-    return path
 
 
 def test_twice_the_same_bytes(few, tmp_path, run):

@@ -2,23 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from outspan.config import read_recipe
-from outspan.data.sets import load
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture
-def few(tmp_path):
-    path, digits = tmp_path / "few.npz", load("digits")
-    arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
-    arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
-    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
-    return path
 
 
 @pytest.fixture

@@ -8,22 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outspan import TRANSFORMS, Plain, Plan, rng
+from conftest import magnitudes
+from outspan import Plain, rng
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.policies.files import FAST_AUTOAUGMENT, PBA, fast_autoaugment, pba
 from outspan.policies.named import build_policy
 from outspan.policies.plain import draw
 from outspan.transforms.normalize import Normalize
-
-
-def magnitudes(plan: Plan) -> dict[str, set[float]]:
-    found: dict[str, set[float]] = {}
-    for op, level in zip(plan.ops.flatten().tolist(), plan.levels.flatten().tolist(), strict=True):
-        if op >= 0:
-            transform = TRANSFORMS[plan.names[op]]
-            found.setdefault(plan.names[op], set()).add(round(transform.rest + transform.span * level, 4))
-    return found
 
 
 def write(path, value) -> str:

@@ -7,21 +7,10 @@ import pytest
 import torch
 
 import outspan
-from conftest import make_images
-from outspan import TRANSFORMS, Plan, apply, mix_labels, rng
+from conftest import magnitudes, make_images
+from outspan import apply, mix_labels, rng
 from outspan.policies.published import AUTOAUGMENT, BASELINES, DEFAULTS
 from pillow import apply_with_pillow
-
-
-def magnitudes(plan: Plan) -> dict[str, set[float]]:
-    """Return every magnitude that occurs, in the transform's unit, by name."""
-    found: dict[str, set[float]] = {}
-    for op, level in zip(plan.ops.flatten().tolist(), plan.levels.flatten().tolist(), strict=True):
-        if op >= 0:
-            transform = TRANSFORMS[plan.names[op]]
-            found.setdefault(plan.names[op], set()).add(round(transform.rest + transform.span * level, 4))
-    return found
-
 
 FOURTEEN = {
     "identity", "auto_contrast", "equalize", "rotate", "solarize", "color", "posterize", "contrast", "brightness",

@@ -141,6 +141,7 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
         return ThreadPoolExecutor(1)
 
     monkeypatch.setattr(runs, "ProcessPoolExecutor", pool)
+    recipe = replace(recipe, share=0.7)  # the processes read as much of the data as this one
     found = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
     assert begun == [2]  # the seeds of the baseline, and those of invert
     alone = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "alone")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from outspan.config import Recipe
-from outspan.data.sets import Data, load
+from outspan.data.sets import Data, load_for
 from outspan.files import write_whole
 from outspan.measure.ensemble import is_batchable, train_together
 from outspan.measure.margins import margins
@@ -105,7 +105,7 @@ def run(
         assert not others, "only perceptrons are trained as one"
         return _run_alone(folder, name, recipe, device, data, on_step)
     running = folder.running("together", hashlib.blake2b(repr(list(unit)).encode(), digest_size=8).hexdigest())
-    data = data or load(recipe.data, size=recipe.size)
+    data = data or load_for(recipe)
     options = {"data": data, "device": device, "shared": shared, "out": running, "on_step": on_step}
     model, last = train_together(list(unit.values()), **options)
     logits = predict(model, data.test, last, device)

@@ -85,18 +85,20 @@ def test_members_of_several_augmentations_are_the_runs_of_their_recipes(few):
         assert torch.allclose(shared.member(i)[0][0], alone.member(0)[0][0], atol=1e-6)
 
 
-def test_it_goes_on_from_its_checkpoint_to_the_bit(few, tmp_path):
-    whole, _ = train_together(of(0, 1), data=few)
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_it_goes_on_from_its_checkpoint_to_the_bit(optimizer, few, tmp_path):
+    members = of(0, 1, optimizer=optimizer)
+    whole, _ = train_together(members, data=few)
     with pytest.raises(Stopped, match="stopped at step 5 of 8"):
-        train_together(of(0, 1), data=few, out=tmp_path, on_step=lambda state: state["step"] == 5)
+        train_together(members, data=few, out=tmp_path, on_step=lambda state: state["step"] == 5)
     seen = []
-    rest, _ = train_together(of(0, 1), data=few, out=tmp_path, save_every=0.0, on_step=seen.append)
+    rest, _ = train_together(members, data=few, out=tmp_path, save_every=0.0, on_step=seen.append)
     assert [state["step"] for state in seen] == [6, 7, 8]
     assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), rest.parameters(), strict=True))
     for step in (6, 7):  # one killed later than the other
         assert (tmp_path / f"step-{step:09d}.safetensors").exists()
     with pytest.raises(ValueError, match="a run of other recipes"):
-        train_together(of(0, 2), data=few, out=tmp_path)
+        train_together(of(0, 2, optimizer=optimizer), data=few, out=tmp_path)
 
 
 def test_shared_batches_show_all_members_the_same(few):

@@ -247,19 +247,11 @@ class _Together:
                 raise ValueError(f"{kind}, seed {recipe.seed}: the loss is {loss} {at}: try a smaller lr")
         return float(losses.mean())
 
-    def _tensors(self) -> dict[str, Tensor]:
-        found = {f"model.{name}": parameter.detach() for name, parameter in self.model.named_parameters()}
-        for name, parameter in self.model.named_parameters():
-            buffer = self.optimizer.state.get(parameter, {}).get("momentum_buffer")
-            if buffer is not None:
-                found[f"momentum.{name}"] = buffer
-        return found
-
     def _save(self, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
-        checkpoint.save(out, self.step, self._tensors(), {"members": [asdict(recipe) for recipe in self.members]})
+        tensors = checkpoint.pack(self.model, self.optimizer)
+        checkpoint.save(out, self.step, tensors, {"members": [asdict(recipe) for recipe in self.members]})
 
-    @torch.no_grad()
     def _restore(self, out: Path) -> None:
         """Go on where the folder stands."""
         found = checkpoint.load(out)
@@ -267,8 +259,5 @@ class _Together:
             return
         if found[1].get("members") != [asdict(recipe) for recipe in self.members]:
             raise ValueError(f"{out}: a run of other recipes")
-        tensors, self.step = found[0], found[1]["step"]
-        for name, parameter in self.model.named_parameters():
-            parameter.copy_(tensors[f"model.{name}"])
-            if f"momentum.{name}" in tensors:
-                self.optimizer.state[parameter]["momentum_buffer"] = tensors[f"momentum.{name}"].to(self.device)
+        checkpoint.unpack(found[0], self.model, self.optimizer)
+        self.step = found[1]["step"]

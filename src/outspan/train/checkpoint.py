@@ -10,9 +10,32 @@ from typing import Any
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 _KEPT = 2  # the newest, and the one before in case the newest is found damaged
+# What an optimizer keeps for a parameter, and what it is called in a checkpoint.
+_BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
+
+
+def pack(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return all that a model and its optimizer carry from step to step."""
+    found = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for name, parameter in model.named_parameters():
+        for kind, buffer in optimizer.state.get(parameter, {}).items():
+            if buffer is not None:
+                found[f"{_BUFFERS.get(kind, kind)}.{name}"] = buffer
+    return found
+
+
+@torch.no_grad()
+def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put back what was packed."""
+    model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    for name, parameter in model.named_parameters():
+        for kind, short in _BUFFERS.items():
+            if (stored := tensors.get(f"{short}.{name}")) is not None:
+                like = torch.empty_like(parameter) if stored.shape == parameter.shape else stored.to(parameter.device)
+                optimizer.state[parameter][kind] = like.copy_(stored)  # laid out as the parameter is
 
 
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:

@@ -53,31 +53,13 @@ class _State:
     chosen: compositions.Counts = field(default_factory=dict)  # in this epoch so far
     metrics: list[dict[str, Any]] = field(default_factory=list)
 
-    def tensors(self) -> dict[str, Tensor]:
-        found = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        for name, parameter in self.model.named_parameters():
-            for kind, buffer in self.optimizer.state.get(parameter, {}).items():
-                if buffer is not None:
-                    found[f"{_BUFFERS.get(kind, kind)}.{name}"] = buffer
-        return found
-
     def meta(self) -> dict[str, Any]:
         return {"seconds": self.seconds, "losses": self.losses, "chosen": self.chosen, "metrics": self.metrics}
 
-    @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        self.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
-        for name, parameter in self.model.named_parameters():
-            for kind, short in _BUFFERS.items():
-                if (stored := tensors.get(f"{short}.{name}")) is not None:
-                    like = torch.empty_like(parameter) if stored.shape == parameter.shape else stored.to(parameter.device)
-                    self.optimizer.state[parameter][kind] = like.copy_(stored)  # laid out as the parameter is
+        checkpoint.unpack(tensors, self.model, self.optimizer)
         self.step, self.seconds = meta["step"], meta["seconds"]
         self.losses, self.chosen, self.metrics = meta["losses"], meta["chosen"], meta["metrics"]
-
-
-# What an optimizer keeps for a parameter, and what it is called in a checkpoint.
-_BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
 
 
 class _Unread:
@@ -235,7 +217,7 @@ class _Run:
         self.unread.read(state)
         self.saved = time.perf_counter()
         state.seconds = self.before + self.saved - self.began
-        tensors = state.tensors()
+        tensors = checkpoint.pack(state.model, state.optimizer)
         if self.learns is not None:
             tensors |= {f"policy.{name}": tensor for name, tensor in self.learns.tensors().items()}
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):

@@ -124,7 +124,13 @@ def test_progress_and_stopping(few):
 
 def test_what_is_not_batched():
     assert is_batchable(RECIPE)
-    for changes in ({"model": "convnet"}, {"model": "mlpx"}, {"policy": "uncertain"}, {"validation": 5}):
+    for changes in (
+        {"model": "convnet"},
+        {"model": "mlpx"},
+        {"policy": "uncertain"},
+        {"policy": "adversarial"},
+        {"validation": 5},
+    ):
         assert not is_batchable(replace(RECIPE, **changes))
         with pytest.raises(ValueError, match="only an mlp whose policy does not ask it"):
             train_together(of(0, 1, **changes))

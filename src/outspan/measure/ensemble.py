@@ -64,7 +64,8 @@ class Ensemble(nn.Module):
 def is_batchable(recipe: Recipe) -> bool:
     """Return whether a recipe can be a member: a perceptron, a policy that does not ask the model."""
     perceptron = re.fullmatch("mlp(-[1-9][0-9]*)?", recipe.model) is not None
-    return perceptron and recipe.policy != "uncertain" and not recipe.validation and not is_textual(recipe.data)
+    asks = recipe.policy in ("uncertain", "adversarial")
+    return perceptron and not asks and not recipe.validation and not is_textual(recipe.data)
 
 
 def members_at_once(recipe: Recipe, shape: tuple[int, int, int]) -> int:
@@ -160,7 +161,8 @@ class _Together:
             first, seeds = sum(len(group.seeds) for group in self.groups), [recipe.seed for recipe in alike]
             own = list(dict.fromkeys(seeds))
             reads += [first + own.index(seed) for seed in seeds]
-            policy = cast(Plain, build_policy(kind, self.model, data, self.last))
+            policy = build_policy(kind, self.model, data, self.last)
+            assert isinstance(policy, Plain), "a policy that asks the model is not batchable"
             self.groups.append(_Group(policy, own, [self.orders.index(seed) for seed in own]))
         self.groups = _merged(self.groups)
         self.drawn, self.reads = len(set(reads)), torch.tensor(reads, device=device)

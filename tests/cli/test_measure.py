@@ -59,6 +59,7 @@ def test_refusals(few, tmp_path, run):
     assert "'mixup' mixes labels" in run(*out, "--transforms", "rotate,mixup", code=2)
     assert "did you mean 'rotate'" in run(*out, "--transforms", "rotat", code=2)
     assert "measure sets transforms itself" in run(*out, "--set", "transforms=rotate", code=2)
+    assert "measure sets defaults itself" in run(*out, "--set", "defaults=mixup", code=2)
     assert "unknown key 'epoch'" in run(*out, "--set", "epoch=1", code=2)
     assert not (tmp_path / "m").exists()
     assert "Example: outspan measure" in run("--help")

@@ -66,6 +66,8 @@ def test_each_transform_alone_at_uniform_signed_levels(recipe):
         assert 0.95 < levels.max() <= 1
         assert levels.mean() == pytest.approx((low + 1) / 2, abs=0.06)
     assert not build_policy(found[BASELINE], torch.nn.Identity(), data, last)(images, labels, step=0).plan.ops.numel()
+    for changes in ({"defaults": "cifar", "same_class": 0.5}, {"policy": "pba", "policy_file": "schedule.txt"}):
+        assert configurations(replace(recipe, **changes), ["rotate", "cutout"], 0.25) == found  # they would augment, too
     assert "mixup" not in measurable()
     assert {"rotate", "blur", "resized_crop"} <= set(measurable())
 

@@ -134,7 +134,8 @@ def mixup_command(
     """
     from rich.console import Console
 
-    from outspan.measure.mixup import OWN_KEYS, baseline_of, mixup_summary, study_mixup
+    from outspan.measure.mixup import baseline_of, mixup_summary, study_mixup
+    from outspan.measure.study import OWN_KEYS
     from outspan.report.measure import mixup_figure
 
     baseline = baseline_of(base_recipe("mixup", recipe, data, model, changes, OWN_KEYS))

@@ -9,12 +9,11 @@ from outspan.data.sets import Data
 from outspan.measure.compose import summary
 from outspan.measure.margins import histogram
 from outspan.measure.scores import corrected_and_broken, count_ties, intervals, majority
-from outspan.measure.study import BASELINE, Measured, Study
+from outspan.measure.study import BASELINE, Measured, Study, unaugmented
 from outspan.train.loop import hold_out
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of partners that are of an image's own class
 CORRECTED_AT = (0.0, 0.5, 1.0)  # whose corrected images the paper draws (arXiv:2005.00695, Appendix on mixup)
-OWN_KEYS = ("policy", "seed", "transforms", "depth", "probability", "defaults", "same_class")  # set by a study itself
 _HELD_OUT = 6  # one in so many train images, for choosing the weight decay
 
 
@@ -29,7 +28,7 @@ class Tuned:
 
 def baseline_of(recipe: Recipe) -> Recipe:
     """Return the recipe without mixing: crop and flip where the data set takes them, and its own weight decay."""
-    return replace(recipe, policy="baseline", transforms="paper16", depth=1, defaults="none", same_class=-1.0)
+    return replace(unaugmented(recipe), policy="baseline")
 
 
 def configurations(baseline: Recipe, weight_decay: float, shares: Sequence[float] = SHARES) -> dict[str, Recipe]:

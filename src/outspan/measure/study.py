@@ -20,7 +20,8 @@ from outspan.shapes import Float32
 from outspan.transforms.table import TEXT_TRANSFORMS, TRANSFORMS, find
 
 BASELINE = "baseline"
-OWN_KEYS = ("policy", "seed", "transforms", "depth", "probability")  # of a recipe: a measure sets them itself
+# Of a recipe: a study sets them itself.
+OWN_KEYS = ("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class")
 Watch = Callable[[str], AbstractContextManager[OnStep | None]]
 
 
@@ -42,11 +43,16 @@ def measurable(data: str = "", cache: str = "") -> tuple[str, ...]:
     return tuple(name for name, transform in TRANSFORMS.items() if not transform.mixes and name != "identity")
 
 
+def unaugmented(recipe: Recipe) -> Recipe:
+    """Return a recipe without what it does to images, which a study decides: its transforms, defaults and policy's file."""
+    return replace(recipe, transforms="paper16", depth=1, defaults="none", same_class=-1.0, policy_file="")
+
+
 def configurations(recipe: Recipe, transforms: Iterable[str], probability: float) -> dict[str, Recipe]:
     """Return the recipe of the baseline and of each transform alone, at levels uniform over the paper's signed range."""
     if not 0 < probability <= 1:
         raise ValueError(f"probability must lie in (0, 1], got {probability}")
-    baseline = replace(recipe, policy="none", transforms="paper16", depth=1, probability=probability)
+    baseline = replace(unaugmented(recipe), policy="none", probability=probability)
     found = {BASELINE: baseline} | {name: one_after_another(baseline, [name]) for name in transforms}
     if len(found) == 1:
         raise ValueError("there is no transform to measure")

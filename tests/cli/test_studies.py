@@ -59,6 +59,22 @@ def test_mixup_twice_the_same_bytes(asked, tmp_path, run):
         assert image.size == (1650, 1200)
 
 
+@pytest.mark.parametrize(
+    ("command", "options", "file"),
+    [
+        ("compose", ("--transforms", "rotate,invert"), "composition.json"),
+        ("core", ("--transforms", "invert"), "core.json"),
+        ("mixup", ("--l2", "1e-3", "--shares", "0"), "mixup.json"),
+    ],
+)
+def test_shared_batches_are_said(command, options, file, asked, tmp_path, run):
+    for extra in ((), ("--shared-batches",)):
+        out = tmp_path / f"m{len(extra)}"
+        said = run(command, *asked, "--set", "epochs=1", *options, *extra, "-o", out)
+        assert ("Shared batches: all seeds saw the same images" in said) == bool(extra)
+        assert ("note" in json.loads((out / file).read_text())) == bool(extra)
+
+
 def test_refusals(asked, few, tmp_path, run):
     out = ("-o", tmp_path / "m")
     assert "at least 2 different transforms, got ['rotate']" in run("compose", *asked, *out, "--transforms", "rotate", code=2)

@@ -127,14 +127,11 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
     for verdict in ("better", "worse"):
         names = [name for name, entry in entries.items() if entry["difference"]["verdict"] == verdict]
         said.append(f"{verdict.capitalize()} than the baseline, beyond that interval: {', '.join(names) or 'none'}.")
-    said += said_of_ties({"ties": found["ties"], "votes": samples * (len(entries) + 1)}, seeds)
-    if "note" in found:
-        said.append(f"Shared batches: {found['note']}.")
-    return said
+    return said + said_of_votes(found)
 
 
-def said_of_ties(found: Mapping[str, Any], seeds: int) -> list[str]:
-    """Say how many votes had no majority, if any."""
-    even = ", as an even number of seeds often is" if seeds % 2 == 0 else ""
-    said = f"{found['ties']:,} of {found['votes']:,} votes were tied{even}: their label was drawn by lot."
-    return [said] if found["ties"] else []
+def said_of_votes(found: Mapping[str, Any]) -> list[str]:
+    """Say how many votes had no majority, if any, and that all seeds saw the same batches, if they did."""
+    even = ", as an even number of seeds often is" if len(found["seeds"]) % 2 == 0 else ""
+    tied = f"{found['ties']:,} of {found['votes']:,} votes were tied{even}: their label was drawn by lot."
+    return ([tied] if found["ties"] else []) + ([f"Shared batches: {found['note']}."] if "note" in found else [])

@@ -18,7 +18,7 @@ from outspan.cli.measure import (
     Shared,
     base_recipe,
     names_in,
-    said_of_ties,
+    said_of_votes,
     write_found,
 )
 from outspan.cli.training import Set, device, training_progress
@@ -58,7 +58,7 @@ def compose_command(
     study = _study(baseline, seeds, out, shared_batches, jobs)
     found = graph(compose(study, names, additive=additive), names, additive=additive)
     Console().print(_pairs_table(found))
-    for line in [*_edges(found), *said_of_ties(found, seeds)]:
+    for line in [*_edges(found), *said_of_votes(found)]:
         typer.echo(line)
     name = "composition-additive" if additive else "composition"
     write_found(out, f"{name}.json", found, f"{name}.png", graph_figure(found))
@@ -102,7 +102,7 @@ def core_command(
         f"Error of a vote of {seeds} seeds on {found['samples']:,} test images; {cost['models_trained']} models in all. "
         f"The core comes to {cost['transforms_an_image']:g} transforms an image."
     )
-    for line in ["Chosen by these test images: expect a little more error on others.", *said_of_ties(found, seeds)]:
+    for line in ["Chosen by these test images: expect a little more error on others.", *said_of_votes(found)]:
         typer.echo(line)
     path = Path(baseline.data)
     own = replace(chosen.recipe, data=baseline.data if baseline.data in SETS else str(path.resolve()))
@@ -146,7 +146,7 @@ def mixup_command(
     measured, tuned = study_mixup(_study(baseline, seeds, out, shared_batches, jobs), decays, asked)
     found = mixup_summary(measured, tuned, asked)
     Console().print(_mixup_table(found))
-    for line in [*_mixup_remarks(found), *said_of_ties(found, seeds)]:
+    for line in [*_mixup_remarks(found), *said_of_votes(found)]:
         typer.echo(line)
     write_found(out, "mixup.json", found, "mixup.png", mixup_figure(found))
 

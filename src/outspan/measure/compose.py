@@ -6,8 +6,9 @@ from itertools import combinations, permutations
 from typing import Any
 
 from outspan.config import Recipe
-from outspan.measure.scores import Predictions, count_ties, difference_intervals, scores
+from outspan.measure.scores import Predictions, difference_intervals, scores
 from outspan.measure.study import BASELINE, Measured, Study, configurations, one_after_another
+from outspan.measure.summary import about
 
 CUT = 0.1  # an edge is a pair whose error is lower than the first's by more than this share (arXiv:2005.00695, Section 4)
 
@@ -50,10 +51,7 @@ def graph(measured: Measured, transforms: Sequence[str], *, additive: bool = Fal
             difference = {"value": entry["error"] - alone, "interval": list(apart[second].error)}
             pairs.append({"first": first, "second": second, **entry, "difference": difference, "cut": cut, "edge": cut > CUT})
     return {
-        "settings": dict(measured.settings),
-        "seeds": list(measured.seeds),
-        "samples": len(several[BASELINE].labels),
-        **count_ties(several.values(), seed=seed),
+        **about(measured.settings, measured.seeds, several, seed=seed),
         "composition": "additive" if additive else "multiplicative",
         "edge": f"the second, {'blended into' if additive else 'after'} the first, cuts its error by more than {CUT:.0%}",
         BASELINE: summary(several[BASELINE], seed),

@@ -6,8 +6,9 @@ from typing import Any
 
 from outspan.config import Recipe
 from outspan.measure.compose import name_of, summary
-from outspan.measure.scores import count_ties, intervals
+from outspan.measure.scores import intervals
 from outspan.measure.study import BASELINE, Measured, Study, configurations, one_after_another
+from outspan.measure.summary import about
 
 WITHIN = 0.1  # of the best error score
 
@@ -48,10 +49,7 @@ def core(study: Study, transforms: Sequence[str], *, seed: int = 0) -> Core:
     return Core(
         replace(recipe, seed=0),
         {
-            "settings": dict(study.settings),
-            "seeds": study.seeds,
-            "samples": len(seen[BASELINE].labels),
-            **count_ties(seen.values(), seed=seed),
+            **about(study.settings, study.seeds, seen, seed=seed),
             "core": names,
             "error": chosen["error"],
             "best": {"transforms": path[-1]["transforms"], "error": path[-1]["error"]},

@@ -8,8 +8,9 @@ from outspan.config import Recipe
 from outspan.data.sets import Data
 from outspan.measure.compose import summary
 from outspan.measure.margins import histogram
-from outspan.measure.scores import corrected_and_broken, count_ties, intervals, majority
+from outspan.measure.scores import corrected_and_broken, intervals, majority
 from outspan.measure.study import BASELINE, Measured, Study, unaugmented
+from outspan.measure.summary import about
 from outspan.train.loop import hold_out
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of partners that are of an image's own class
@@ -93,10 +94,7 @@ def mixup_summary(measured: Measured, tuned: Tuned, shares: Sequence[float] = SH
     ]
     tried = {f"{value:g}": accuracy for value, accuracy in tuned.tried.items()}
     return {
-        "settings": dict(measured.settings),
-        "seeds": list(measured.seeds),
-        "samples": len(several[BASELINE].labels),
-        **count_ties(several.values(), seed=seed),
+        **about(measured.settings, measured.seeds, several, seed=seed),
         "weight_decay": {"chosen": decay, "held_out": tuned.held_out, "accuracy": tried},
         "scores": {name: summary(several[run], seed) for name, run in table.items()},
         "same_class": curve,

@@ -1,6 +1,6 @@
 """What a measure came to, as numbers: for a file, a table and a figure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from outspan.measure.scores import (
     Intervals,
     Predictions,
     corrected_and_broken,
+    count_ties,
     difference_intervals,
     intervals,
     scores,
@@ -28,6 +29,15 @@ _SHARED = (
 )
 
 
+def about(
+    settings: Mapping[str, Any], seeds: Sequence[int], several: Mapping[str, Predictions], *, seed: int = 0
+) -> dict[str, Any]:
+    """Return what every study says first: how it was made, and what a reader must not overlook."""
+    found = {"settings": dict(settings), "seeds": list(seeds), "samples": len(several[BASELINE].labels)}
+    found |= count_ties(several.values(), seed=seed)
+    return found | ({"note": _SHARED} if settings.get("shared_batches") else {})
+
+
 def summarise(measured: Measured, *, seed: int = 0) -> dict[str, Any]:
     """Return the scores of the baseline and of each transform, with intervals, and what each corrects and breaks."""
     several = measured.predictions
@@ -37,15 +47,8 @@ def summarise(measured: Measured, *, seed: int = 0) -> dict[str, Any]:
     for name, difference in apart.items():
         entries[name]["difference"] = _difference(entries[name], entries[BASELINE], difference)
         entries[name] |= _changed(corrected_and_broken(several[name], several[BASELINE], seed=seed))
-    found = {
-        "settings": dict(measured.settings),
-        "seeds": list(measured.seeds),
-        "samples": len(several[BASELINE].labels),
-        "intervals": {"level": LEVEL, "draws": DRAWS, "over": "test samples; the models stay as they are"},
-        "ties": sum(entry["ties"] for entry in entries.values()),
-    }
-    if measured.settings["shared_batches"]:
-        found["note"] = _SHARED
+    found = about(measured.settings, measured.seeds, several, seed=seed)
+    found["intervals"] = {"level": LEVEL, "draws": DRAWS, "over": "test samples; the models stay as they are"}
     return found | {BASELINE: entries.pop(BASELINE), "transforms": entries}
 
 

@@ -84,7 +84,11 @@ def test_refusals(asked, few, tmp_path, run):
         assert f"{command} sets depth itself" in run(command, *asked, *out, "--set", "depth=2", code=2)
     assert "mixup sets same_class itself" in run("mixup", *asked, *out, "--set", "same_class=1", code=2)
     assert "--l2 must be numbers with commas, got '1e-3,x'" in run("mixup", *asked, *out, "--l2", "1e-3,x", code=2)
-    assert "--shares must lie in [0, 1], got 2" in run("mixup", *asked, *out, "--shares", "0,2", code=2)
+    refused = "shares of the same class must lie in [0, 1], at least one, got [0.0, 2.0]"
+    assert refused in run("mixup", *asked, *out, "--shares", "0,2", code=2)
+    assert "weight decays must be 0 or more" in run("mixup", *asked, *out, "--l2", "nan,1", code=2)
+    refused = run("mixup", "--data", few, "--model", "convnet", *out, code=2)
+    assert "needs an mlp without validation images, got convnet: give one, e.g. --l2 0.0005" in refused
     assert not (tmp_path / "m").exists()
     run("core", *asked, *out, "--transforms", "invert")
     refused = run("compose", *asked[:-1], "batch=50", *out, code=2)

@@ -7,7 +7,7 @@ from outspan.config import Recipe
 from outspan.data.sets import Data, load
 from outspan.data.splits import Split
 from outspan.measure import mixup
-from outspan.measure.mixup import Tuned, baseline_of, configurations, mixup_summary, same_class, study_mixup, tune
+from outspan.measure.mixup import Tuned, baseline_of, check_asked, configurations, mixup_summary, same_class, study_mixup, tune
 from outspan.measure.scores import Predictions
 from outspan.measure.study import BASELINE, Measured, Study
 from outspan.policies.named import build_policy
@@ -107,6 +107,10 @@ def test_refusals(few, tmp_path):
     for decays in ([], [-1.0], [float("nan"), 1.0]):
         with pytest.raises(ValueError, match="weight decays must be 0 or more"):
             tune(study, decays)
+    with pytest.raises(ValueError, match=r"at least one, got \[\]"):
+        study_mixup(study, [1e-3], [])
+    with pytest.raises(ValueError, match=r"mixup is for images, got the text 'reviews.csv'"):
+        check_asked(Recipe(data="reviews.csv"), [1e-3])
     plain = Study(baseline_of(Recipe(data="digits", model="convnet", batch=50)), seeds=range(2), out=tmp_path / "c")
-    with pytest.raises(ValueError, match="images held out for choosing need an mlp"):
+    with pytest.raises(ValueError, match="needs an mlp without validation images, got convnet: give one"):
         tune(plain, [1e-3, 1e-4])

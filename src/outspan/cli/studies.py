@@ -134,15 +134,13 @@ def mixup_command(
     """
     from rich.console import Console
 
-    from outspan.measure.mixup import baseline_of, mixup_summary, study_mixup
+    from outspan.measure.mixup import baseline_of, check_asked, mixup_summary, study_mixup
     from outspan.measure.study import OWN_KEYS
     from outspan.report.measure import mixup_figure
 
     baseline = baseline_of(base_recipe("mixup", recipe, data, model, changes, OWN_KEYS))
     decays, asked = _numbers("--l2", l2), _numbers("--shares", shares)
-    for share in asked:
-        if not 0 <= share <= 1:
-            raise ValueError(f"--shares must lie in [0, 1], got {share:g}")
+    check_asked(baseline, decays, asked)
     measured, tuned = study_mixup(_study(baseline, seeds, out, shared_batches, jobs), decays, asked)
     found = mixup_summary(measured, tuned, asked)
     Console().print(_mixup_table(found))

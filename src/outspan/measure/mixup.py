@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from outspan.config import Recipe
-from outspan.data.sets import Data
+from outspan.data.sets import Data, is_textual
 from outspan.measure.compose import summary
+from outspan.measure.ensemble import is_batchable
 from outspan.measure.margins import histogram
 from outspan.measure.scores import corrected_and_broken, intervals, majority
 from outspan.measure.study import BASELINE, Measured, Study, unaugmented
@@ -45,11 +46,25 @@ def same_class(share: float, weight_decay: float) -> str:
     return f"same-class-{share:g}-l2-{weight_decay:g}"
 
 
+def check_asked(baseline: Recipe, weight_decays: Sequence[float], shares: Sequence[float] = SHARES) -> None:
+    """Refuse what a study of mixup cannot be asked, before anything is made."""
+    if is_textual(baseline.data):
+        raise ValueError(f"mixup is for images, got the text {baseline.data!r}")
+    if not weight_decays or not all(0 <= value < float("inf") for value in weight_decays):
+        raise ValueError(f"weight decays must be 0 or more, at least one, got {list(weight_decays)}")
+    if not shares or not all(0 <= share <= 1 for share in shares):
+        raise ValueError(f"shares of the same class must lie in [0, 1], at least one, got {list(shares)}")
+    if len(set(weight_decays)) > 1 and not is_batchable(baseline):
+        raise ValueError(
+            f"choosing among weight decays needs an mlp without validation images, got {baseline.model}: "
+            f"give one, e.g. --l2 {baseline.weight_decay:g}"
+        )
+
+
 def tune(study: Study, weight_decays: Sequence[float]) -> Tuned:
     """Return the weight decay with the best accuracy on train images held out, averaged over seeds; one alone is not tried."""
+    check_asked(study.baseline, weight_decays)
     tried = list(dict.fromkeys(weight_decays))
-    if not tried or not all(0 <= value < float("inf") for value in tried):
-        raise ValueError(f"weight decays must be 0 or more, at least one, got {tried}")
     if len(tried) == 1:
         return Tuned(tried[0], {}, 0)
     data = study.data
@@ -73,6 +88,7 @@ def tune(study: Study, weight_decays: Sequence[float]) -> Tuned:
 
 def study_mixup(study: Study, weight_decays: Sequence[float], shares: Sequence[float] = SHARES) -> tuple[Measured, Tuned]:
     """Train what is missing of a study of mixup, and return what all predict and the weight decay that they have."""
+    check_asked(study.baseline, weight_decays, shares)
     tuned = tune(study, weight_decays)
     return study.run(configurations(study.baseline, tuned.weight_decay, shares)), tuned
 

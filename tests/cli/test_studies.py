@@ -5,6 +5,7 @@ import json
 import pytest
 from PIL import Image
 
+from outspan.cli.studies import _mixup_remarks
 from outspan.config import read_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -57,6 +58,24 @@ def test_mixup_twice_the_same_bytes(asked, tmp_path, run):
     assert "16 train images held out" in said
     with Image.open(tmp_path / "one" / "mixup.png") as image:
         assert image.size == (1650, 1200)
+
+
+def test_mixup_corrects_at_the_shares_asked_for(asked, tmp_path, run):
+    said = run("mixup", *asked, "--l2", "1e-3", "--shares", "0.25", "-o", tmp_path / "m")
+    (entry,) = json.loads((tmp_path / "m" / "mixup.json").read_text())["margins"]["corrected"]
+    assert entry["share"] == 0.25
+    assert ("Mixup, 25 % same class, corrects" in said) == ("Over all that it gets wrong" in said) == (entry["count"] > 0)
+
+
+def test_mixup_that_corrects_nothing_has_no_margins_to_compare():
+    found = {"seeds": [0, 1], "samples": 9, "weight_decay": {"accuracy": {}}}
+    margins = {"corrected": [{"share": 0.0, "count": 0, "broken": 1, "mean_margin": None}], "mean_margin_of_wrong": 0.5}
+    assert len(_mixup_remarks(found | {"margins": margins})) == 1
+    margins["corrected"].append({"share": 0.5, "count": 2, "broken": 1, "mean_margin": 0.75})
+    assert _mixup_remarks(found | {"margins": margins})[1:] == [
+        "Mixup, 50 % same class, corrects 2 and breaks 1; the baseline's mean margin there is 0.75.",
+        "Over all that it gets wrong it is 0.50.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -220,11 +220,11 @@ def _mixup_remarks(found: Mapping[str, Any]) -> list[str]:
     if decay["accuracy"]:
         tried = ", ".join(f"{value} {100 * accuracy:.2f}" for value, accuracy in decay["accuracy"].items())
         said.append(f"Weight decay by the accuracy on {decay['held_out']:,} train images held out: {tried}.")
-    for entry in found["margins"]["corrected"]:
-        if entry["count"]:
-            own = f"the baseline's mean margin there is {entry['mean_margin']:.2f}"
-            said.append(
-                f"Mixup, {100 * entry['share']:g} % same class, corrects {entry['count']} and breaks {entry['broken']}; {own}."
-            )
+    corrected = [entry for entry in found["margins"]["corrected"] if entry["count"]]
+    for entry in corrected:
+        own = f"the baseline's mean margin there is {entry['mean_margin']:.2f}"
+        said.append(
+            f"Mixup, {100 * entry['share']:g} % same class, corrects {entry['count']} and breaks {entry['broken']}; {own}."
+        )
     wrong = found["margins"]["mean_margin_of_wrong"]
-    return [*said, f"Over all that it gets wrong it is {wrong:.2f}."] if wrong is not None else said
+    return [*said, f"Over all that it gets wrong it is {wrong:.2f}."] if corrected else said

@@ -114,7 +114,7 @@ def mixup_summary(measured: Measured, tuned: Tuned, shares: Sequence[float] = SH
         "weight_decay": {"chosen": decay, "held_out": tuned.held_out, "accuracy": tried},
         "scores": {name: summary(several[run], seed) for name, run in table.items()},
         "same_class": curve,
-        "margins": _margins(measured, decay, [share for share in CORRECTED_AT if share in shares], seed),
+        "margins": _margins(measured, decay, [share for share in CORRECTED_AT if share in shares] or shares, seed),
     }
 
 

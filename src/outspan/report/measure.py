@@ -105,7 +105,7 @@ def mixup_figure(found: Mapping[str, Any]) -> Figure:
     curve.legend(frameon=False)
     for axis, kind in ((right, "right"), (wrong, "wrong")):
         _histograms(axis, found["margins"][kind], f"Images that the baseline gets {kind}", "margin of each")
-    bars = {f"{100 * entry['share']:.0f} % same class": entry["histogram"] for entry in found["margins"]["corrected"]}
+    bars = {f"{100 * entry['share']:.12g} % same class": entry["histogram"] for entry in found["margins"]["corrected"]}
     _histograms(corrected, bars, "Images that mixup corrects", "margin of the baseline")
     right.set_yscale("symlog")  # nearly all lie in the last bin
     return figure

@@ -259,6 +259,17 @@ def test_another_folder_is_refused(recipe, tmp_path):
     shutil.rmtree(out)
 
 
+def test_runs_and_measures_do_not_share_a_folder(recipe, tmp_path):
+    train(replace(recipe, policy="none", epochs=1), out=tmp_path / "run")
+    measure(replace(recipe, epochs=1), ["rotate"], seeds=range(2), out=tmp_path / "measured")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with pytest.raises(ValueError, match="run: the folder of a run, not of a measure"):
+        measure(replace(recipe, epochs=1), ["rotate"], seeds=range(2), out=tmp_path / "run")
+    with pytest.raises(ValueError, match="measured: the folder of a measure, not of a run"):
+        train(replace(recipe, policy="none", epochs=1), out=tmp_path / "measured")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
 def test_refusals(recipe, tmp_path):
     out = tmp_path / "m"
     for seeds in ([0], [], [1, 1]):

@@ -35,6 +35,8 @@ class Folder:
 
     def __init__(self, out: Path, settings: dict[str, Any], samples: int, classes: int) -> None:
         self.out, self.samples, self.classes = out, samples, classes
+        if next(out.glob("step-*.safetensors"), None) is not None:
+            raise ValueError(f"{out}: the folder of a run, not of a measure; give another")
         (out / "models").mkdir(parents=True, exist_ok=True)
         path = out / "settings.json"
         if path.exists():

@@ -151,6 +151,8 @@ class _Run:
         # Not the compiled one: that would compile once more, for longer than it saves.
         self.judge = Replayed(self.state.model) if setting["graphs"] else self.state.model
         self.learns = self.policy if isinstance(self.policy, Learns) else None
+        if (out / "models").is_dir() and (out / "settings.json").exists():
+            raise ValueError(f"{out}: the folder of a measure, not of a run; give another")
         out.mkdir(parents=True, exist_ok=True)  # all that may be refused has been
         found = checkpoint.load(out)
         if found is not None:

@@ -67,6 +67,34 @@ def test_a_list_is_read_as_json_as_python_and_out_of_published_code(tmp_path):
     assert plans[0] == plans[1] == plans[2]
 
 
+def test_a_function_of_several_lists_is_read_whole(tmp_path):
+    """As the published archive.py writes its first policy: several named lists, and their sum."""
+    one, two, three = ([[[name, 1.0, 0.5], [name, 0.5, 1.0]]] for name in ("Invert", "Rotate", "Color"))
+    code = f"def found():\n    'Found.'\n    a = {one}\n    b = {two}\n    c = a + b\n    return c + {three} + a\n"
+    found, whole = write(tmp_path / "c.py", code) + "#found", write(tmp_path / "a.json", [*one, *two, *three, *one])
+    plans = [fast_autoaugment(file)(200, rng=rng.generator(0)).to_json() for file in (found, whole)]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("p = [1]\n    p.extend([2])\n    return p", "line 4: found may name lists and return .*, got 'p.extend"),
+        ("p = [1]\n    p += [2]\n    return p", r"line 4: .* got 'p \+= \[2\]'"),
+        ("p = [1]\n    if p:\n        p = [2]\n    return p", "line 4: .* got 'if p:"),
+        ("p = [1]\n    return p + q", "line 4: expected a list or a sum of named lists, got 'q'"),
+        ("p = [1]\n    return 2 * p", r"line 4: expected .*, got '2 \* p'"),
+        ("return", "line 3: found may name lists"),
+        ("p = [1]", "line 2: found returns no list"),
+    ],
+)
+def test_a_function_that_does_more_is_refused_with_its_line(body, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        fast_autoaugment(write(tmp_path / "c.py", f"\ndef found():\n    {body}\n") + "#found")
+    with pytest.raises(ValueError, match=r"line 1: found may name lists .* got 'mapped'"):
+        fast_autoaugment(write(tmp_path / "c.py", f"@mapped\ndef found():\n    {body}\n") + "#found")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -183,7 +183,7 @@ def _follow(path: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _find(path: Path, name: str) -> ast.expr:
-    """Return the list in a file: all there is, or what the named function assigns or returns first."""
+    """Return the list in a file: all there is, or what the named function returns."""
     text = _text(path)
     try:
         with warnings.catch_warnings():
@@ -198,10 +198,37 @@ def _find(path: Path, name: str) -> ast.expr:
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
     if name not in functions:
         raise ValueError(f"{path}: not one list; name a function, FILE#NAME (there are: {', '.join(functions) or 'none'})")
-    for node in functions[name].body:
-        if isinstance(node, ast.Assign | ast.Return) and isinstance(node.value, ast.List):
-            return node.value
-    _refuse(str(path), functions[name], f"{name} does not assign or return one list")
+    return _returned(str(path), functions[name])
+
+
+def _returned(path: str, function: ast.FunctionDef) -> ast.List:
+    """Return the list that a function of lists and their sums returns; one that does anything else is refused."""
+    named: dict[str, ast.List] = {}
+    for node in (*function.decorator_list, *function.body):
+        match node:
+            case ast.Expr(value=ast.Constant()):  # its docstring
+                continue
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                named[name] = _sum(path, value, named)
+            case ast.Return(value=ast.expr() as value):
+                return _sum(path, value, named)
+            case _:
+                reason = f"{function.name} may name lists and return one or their sum, got {ast.unparse(node)[:40]!r}"
+                _refuse(path, node, reason)
+    _refuse(path, function, f"{function.name} returns no list")
+
+
+def _sum(path: str, node: ast.expr, named: Mapping[str, ast.List]) -> ast.List:
+    """Return a list, a named one, or lists added up, as one list."""
+    match node:
+        case ast.List():
+            return node
+        case ast.Name(id=name) if name in named:
+            return named[name]
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            parts = _sum(path, left, named), _sum(path, right, named)
+            return ast.copy_location(ast.List([*parts[0].elts, *parts[1].elts], ast.Load()), node)
+    _refuse(path, node, f"expected a list or a sum of named lists, got {ast.unparse(node)[:40]!r}")
 
 
 def _text(path: Path) -> str:

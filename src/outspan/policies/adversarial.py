@@ -112,6 +112,7 @@ class Adversarial:
     controller: Controller = field(init=False, repr=False)
     _optimizer: torch.optim.Adam = field(init=False, repr=False)
     _sums: Tensor = field(init=False, repr=False)  # of losses in this round so far, one a policy
+    _images: int = field(init=False, default=0, repr=False)  # that they are summed over: a last batch may be short
     _written: tuple[int, Tensor, Proposal] | None = field(init=False, default=None, repr=False)  # the round and its policies
 
     def __post_init__(self) -> None:
@@ -144,10 +145,11 @@ class Adversarial:
 
     def learn(self, losses: Float32[Tensor, " BM"], *, step: int) -> None:
         """Take in the losses of a batch that came from here; where a round ends, update the controller."""
-        self._sums = self._sums.to(losses.device) + losses.view(-1, self.policies).mean(0)
+        rows = losses.view(-1, self.policies)
+        self._sums, self._images = self._sums.to(losses.device) + rows.sum(0), self._images + len(rows)
         if (step + 1) % self.every == 0:
-            self._update(step // self.every, self._sums.cpu() / self.every)
-            self._sums = torch.zeros_like(self._sums)
+            self._update(step // self.every, self._sums.cpu() / self._images)
+            self._sums, self._images = torch.zeros_like(self._sums), 0
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that a checkpoint must hold."""
@@ -155,7 +157,7 @@ class Adversarial:
         for name, parameter in self.controller.named_parameters():
             for key, tensor in self._optimizer.state.get(parameter, {}).items():
                 found[f"adam.{key}.{name}"] = tensor
-        return found | {"sums": self._sums}
+        return found | {"sums": self._sums, "images": torch.tensor(self._images)}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Go on from what a checkpoint holds."""
@@ -165,7 +167,7 @@ class Adversarial:
             for key in ("step", "exp_avg", "exp_avg_sq"):
                 if f"adam.{key}.{name}" in tensors:
                     self._optimizer.state[parameter][key] = tensors[f"adam.{key}.{name}"].clone()
-        self._sums, self._written = tensors["sums"].clone(), None
+        self._sums, self._images, self._written = tensors["sums"].clone(), int(tensors["images"]), None
 
     def _policies_of(self, turn: int) -> tuple[Tensor, Proposal]:
         """Return what the controller decided in a round, and what it comes to."""

@@ -76,6 +76,25 @@ def test_what_is_wrong_is_said(arguments, message, run, narrow):
     assert message in run("reproduce", *arguments, "-o", narrow / "out", code=2)
 
 
+def test_a_cell_that_fails_says_why_and_the_others_are_run(run, narrow, one_thread):
+    make_official("cifar100", narrow)
+    (narrow / "cifar-100-binary" / "test.bin").write_bytes(b"short")
+    rows = ("--rows", "cifar100/wrn-28-10,svhn/wrn-28-10", "--methods", "baseline", "--scale", "0.001")
+    out = run("reproduce", "table-3", *rows, "-o", narrow / "out")
+    assert f"cifar100/wrn-28-10 baseline: seed 0: {narrow}/cifar-100-binary/test.bin: 5 bytes, expected" in out
+    cells = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())["cells"]
+    assert [len(cell["accuracies"]) for cell in cells] == [0, 1]
+
+
+def test_a_wrong_policy_file_is_refused_before_anything_is_trained(run, narrow):
+    (narrow / "policy").write_text("nothing here")
+    for method in ("fast-aa", "pba"):
+        given = ("--methods", f"baseline,{method}", "--policy-file", f"{method}={narrow / 'policy'}", "--scale", "0.001")
+        said = run("reproduce", "table-3", "--rows", "svhn/wrn-28-10", *given, "-o", narrow / "out", code=2)
+        assert f"{narrow / 'policy'}, line 1: not a list" in said
+        assert not (narrow / "out").exists()
+
+
 def test_cells_without_data_say_which_file_and_train_nothing(run, narrow):
     out = run(
         "reproduce", "table-3", "--rows", "cifar100/wrn-28-10,imagenet/resnet-50", "--methods", "ra", "-o", narrow / "out"

@@ -89,16 +89,29 @@ def test_what_is_said_follows_from_the_files(tmp_path, monkeypatch):
     item = PAPER["figure-4"]
     assert status(item).startswith("needs data that is not here: ")
     assert "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz" in status(item)
-    (tmp_path / "data" / "cifar-10-batches-bin").mkdir(parents=True)
-    (tmp_path / "data" / "cifar-10-batches-bin" / "test_batch.bin").touch()
+    folder = tmp_path / "data" / "cifar-10-batches-bin"
+    folder.mkdir(parents=True)
+    (folder / "test_batch.bin").touch()
+    half = f"{folder}/data_batch_1.bin (remove {folder}, then outspan data fetch cifar10, from https://"
+    assert status(item).startswith(f"needs data that is not here: {half}")
+    for i in range(1, 6):
+        (folder / f"data_batch_{i}.bin").touch()
     assert status(item).startswith("runnable (not here: cifar100): outspan reproduce figure-4")
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "figure-4.json").touch()
     assert status(item) == "measured here: results/figure-4.json"
     assert "image-net.org" in str(paper.missing_data("imagenet"))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "imagenet").mkdir()
+    (tmp_path / "imagenet" / "train").mkdir(parents=True)
+    assert paper.missing_data("imagenet") == "imagenet/val (ILSVRC 2012, image-net.org, for who registers)"
+    (tmp_path / "imagenet" / "val").mkdir()
     assert paper.missing_data("imagenet") is None
+    (tmp_path / "data" / "mnist").mkdir()
+    for kind in ("train", "t10k"):
+        assert paper.missing_data("mnist") is not None
+        for what in ("images-idx3", "labels-idx1"):
+            (tmp_path / "data" / "mnist" / f"{kind}-{what}-ubyte.gz").touch()  # as they are published
+    assert paper.missing_data("mnist") is None
 
 
 @pytest.mark.parametrize("name", PAPER)

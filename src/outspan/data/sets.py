@@ -45,6 +45,17 @@ class Data:
 
 
 IMAGENET = "imagenet"  # a folder of this name, here or among the data sets; its authors hand it to who registers
+# The files that the readers ask for, under the folder of all data sets.
+_FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "mnist": tuple(f"mnist/{kind}-{what}-ubyte" for kind in ("train", "t10k") for what in ("images-idx3", "labels-idx1")),
+        "cifar10": tuple(
+            f"cifar-10-batches-bin/{name}.bin" for name in (*map("data_batch_{}".format, range(1, 6)), "test_batch")
+        ),
+        "cifar100": ("cifar-100-binary/train.bin", "cifar-100-binary/test.bin"),
+        "svhn": ("svhn/train_32x32.mat", "svhn/test_32x32.mat"),
+    }
+)
 _MOST_CLASSES = 100_000
 
 
@@ -79,7 +90,7 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
     """
     if name in SETS:
         return SETS[name](root())
-    path = root() / name if name == IMAGENET and not Path(name).exists() else Path(name)
+    path = _imagenet() if name == IMAGENET else Path(name)
     if is_text(path):
         return Data(name, *read_documents(path, text=columns[0], label=columns[1]))
     if path.suffix == ".npz":
@@ -91,6 +102,19 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
     if name == IMAGENET:
         raise ValueError(f"{path}: no such folder; it has train/CLASS and val/CLASS, ILSVRC 2012 from image-net.org")
     raise unknown("data set", name, SETS, "a folder", "an .npz file", "a .csv, .tsv or .jsonl file")
+
+
+def _imagenet() -> Path:
+    return Path(IMAGENET) if Path(IMAGENET).exists() else root() / IMAGENET
+
+
+def missing_files(name: str) -> list[Path]:
+    """Return which files of a published set of images, or folders of ImageNet, are not here."""
+    if name == IMAGENET:
+        folder = _imagenet()
+        return [folder / kinds[0] for kinds in (("train",), ("val", "test")) if not any((folder / k).is_dir() for k in kinds)]
+    kinds = ("", ".gz") if name == "mnist" else ("",)
+    return [root() / file for file in _FILES[name] if not any((root() / f"{file}{kind}").is_file() for kind in kinds)]
 
 
 def is_textual(name: str) -> bool:
@@ -125,34 +149,32 @@ def _digits(_: Path) -> Data:
 
 
 def _mnist(folder: Path) -> Data:
-    def split(kind: str, count: int) -> Split:
-        images = readers.read_idx(folder / "mnist" / f"{kind}-images-idx3-ubyte", (count, 28, 28))
-        labels = readers.read_idx(folder / "mnist" / f"{kind}-labels-idx1-ubyte", (count,))
-        return Split(images.unsqueeze(1), labels.long())
+    def split(first: int, count: int) -> Split:
+        images, labels = (folder / file for file in _FILES["mnist"][first : first + 2])
+        return Split(readers.read_idx(images, (count, 28, 28)).unsqueeze(1), readers.read_idx(labels, (count,)).long())
 
-    return Data("mnist", split("train", 60_000), split("t10k", 10_000), tuple(map(str, range(10))))
+    return Data("mnist", split(0, 60_000), split(2, 10_000), tuple(map(str, range(10))))
 
 
 _CIFAR_10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 def _cifar10(folder: Path) -> Data:
-    home = folder / "cifar-10-batches-bin"
-    batches = [home / f"data_batch_{i}.bin" for i in range(1, 6)]
+    *batches, last = (folder / file for file in _FILES["cifar10"])
     train = readers.read_cifar(batches, label_bytes=1, records=10_000)
-    test = readers.read_cifar([home / "test_batch.bin"], label_bytes=1, records=10_000)
+    test = readers.read_cifar([last], label_bytes=1, records=10_000)
     return Data("cifar10", Split(*train), Split(*test), _CIFAR_10)
 
 
 def _cifar100(folder: Path) -> Data:
-    home = folder / "cifar-100-binary"
-    train = readers.read_cifar([home / "train.bin"], label_bytes=2, records=50_000)
-    test = readers.read_cifar([home / "test.bin"], label_bytes=2, records=10_000)
+    first, last = (folder / file for file in _FILES["cifar100"])
+    train = readers.read_cifar([first], label_bytes=2, records=50_000)
+    test = readers.read_cifar([last], label_bytes=2, records=10_000)
     return Data("cifar100", Split(*train), Split(*test), tuple(map(str, range(100))))
 
 
 def _svhn(folder: Path) -> Data:
-    train, test = (readers.read_svhn(folder / "svhn" / f"{kind}_32x32.mat") for kind in ("train", "test"))
+    train, test = (readers.read_svhn(folder / file) for file in _FILES["svhn"])
     return Data("svhn", Split(*train), Split(*test), tuple(map(str, range(10))))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from outspan.config import Recipe, read_recipe, scaled, unknown, with_values
 from outspan.data.fetch import SOURCES
-from outspan.data.sets import IMAGENET, root
+from outspan.data.sets import IMAGENET, missing_files, root
+from outspan.policies.files import fast_autoaugment, pba
 from outspan.report.compare import spread
 from outspan.train.loop import train
 
@@ -171,16 +172,15 @@ def find_item(name: str) -> Item:
 
 def missing_data(name: str) -> str | None:
     """Say which files of a data set are not here and where they come from; None where they are."""
-    if name == IMAGENET:
-        where = next((path for path in (Path(name), root() / name) if path.is_dir()), None)
-        return None if where else f"{root() / name}/train and /val (ILSVRC 2012, image-net.org, for who registers)"
-    folder, sources = SOURCES[name]
-    here = root() / folder
-    if here.is_dir() and any(here.iterdir()):
+    absent = missing_files(name)
+    if not absent:
         return None
-    files = [source.name for source in sources]
-    what = here if files[0].endswith(".tar.gz") else here / files[0]  # an archive is unpacked there
-    return f"{what} (outspan data fetch {name}, from {sources[0].url})"
+    if name == IMAGENET:
+        return f"{' and '.join(map(str, absent))} (ILSVRC 2012, image-net.org, for who registers)"
+    folder = root() / SOURCES[name][0]
+    begun = folder.is_dir() and any(folder.iterdir())  # what is there is never fetched over
+    first, how = (absent[0], f"remove {folder}, then ") if begun else (folder, "")
+    return f"{first} ({how}outspan data fetch {name}, from {SOURCES[name][1][0].url})"
 
 
 def measured(item: Item) -> list[Path]:
@@ -217,7 +217,12 @@ def recipe_of(item: Item, row: str, method: str, *, file: str = "") -> Recipe:
         if not file:
             raise ValueError(f"{method} needs --policy-file {method}=FILE: {FILES[method]}")
         values["policy_file"] = file
-    return with_values(recipe, values)
+    made = with_values(recipe, values)
+    if method == "fast-aa":
+        fast_autoaugment(file)  # a wrong file is refused before anything is trained
+    if method == "pba":
+        pba(file, searched=made.policy_epochs, epochs=made.epochs, epoch_steps=1)
+    return made
 
 
 def recipes() -> Path:
@@ -250,7 +255,7 @@ class Cell:
 def plan_cells(
     item: Item, rows: Sequence[str], methods: Sequence[str], files: Mapping[str, str]
 ) -> Iterator[tuple[Cell, Recipe | None]]:
-    """Return every cell asked for with its recipe, or without one where a file is not here; wrong names are refused."""
+    """Return every cell asked for with its recipe, or without one where data is not here; wrong names and files are refused."""
     for row in rows:
         for method in methods:
             paper = item.cells.get(row, {}).get(method, "-")
@@ -272,17 +277,24 @@ def run_cells(
     device: str = "cpu",
     watch: Callable[[str], AbstractContextManager[Any]],
 ) -> list[Cell]:
-    """Train the cells that can be, over seeds 0, 1, …; what their folders hold already is gone on with, or taken as it is."""
+    """Train the cells that can be, over seeds 0, 1, …; what their folders hold already is gone on with, or taken as it is.
+
+    A cell that fails says why, and the others are run.
+    """
     found = []
     for cell, recipe in cells:
         if recipe is None:
             found.append(cell)
             continue
-        accuracies = []
+        small = scaled(recipe, scale)
         for seed in range(seeds):
             folder = out / cell.row / f"{cell.method}-{seed}"
-            with watch(f"{cell.row} {cell.method}, seed {seed}") as on_step:
-                run = train(scaled(replace(recipe, seed=seed), scale), out=folder, device=device, on_step=on_step)
-            accuracies.append(run.accuracy)
-        found.append(replace(cell, accuracies=tuple(accuracies)))
+            try:
+                with watch(f"{cell.row} {cell.method}, seed {seed}") as on_step:
+                    run = train(replace(small, seed=seed), out=folder, device=device, on_step=on_step)
+            except ValueError as error:
+                cell = replace(cell, why_not=f"seed {seed}: {error}")
+                break
+            cell = replace(cell, accuracies=(*cell.accuracies, run.accuracy))
+        found.append(cell)
     return found

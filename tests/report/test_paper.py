@@ -114,6 +114,11 @@ def test_what_is_said_follows_from_the_files(tmp_path, monkeypatch):
     assert paper.missing_data("mnist") is None
 
 
+def test_what_times_the_theory_is_not_taken_for_its_table():
+    assert (HOME / "results" / "theory.json").exists()
+    assert status(PAPER["table-1"]) == "runnable: outspan theory verify"
+
+
 @pytest.mark.parametrize("name", PAPER)
 def test_its_command_is_one_of_ours(name):
     words = shlex.split(PAPER[name].command)

@@ -86,7 +86,7 @@ _TABLE_3 = {
 # Numbered as LaTeX numbers them: two tables of Section 5.3 stand in a figure and are Figures 4 and 5.
 PAPER: Mapping[str, Item] = MappingProxyType(
     {
-        "table-1": Item("the theory's results, by example", "outspan theory verify", results=("theory.json",)),
+        "table-1": Item("the theory's results, by example", "outspan theory verify"),
         "table-2": Item(
             "error and instability of cutout, crop and rotation",
             f"{_MNIST} --transforms cutout,random_crop,rotate --seeds 9 -o runs/mnist",

@@ -52,13 +52,23 @@ def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread):
     assert "svhn/wrn-28-10 pba: needs --policy-file pba=FILE: schedules/" in out
     assert "* scaled: 0.001 of the epochs and of the images" in out
     found = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())
-    assert [(cell["method"], len(cell["accuracies"])) for cell in found["cells"]] == [
-        ("baseline", 2), ("ra", 2), ("ta", 2), ("uncertain", 2), ("pba", 0),
+    assert [(cell["method"], cell["seeds"], len(cell["accuracies"])) for cell in found["cells"]] == [
+        ("baseline", [0, 1], 2), ("pba", [], 0), ("ra", [0, 1], 2), ("ta", [0, 1], 2), ("uncertain", [0, 1], 2),
+    ]  # fmt: skip
+    assert [cell["recipe"].get("policy") for cell in found["cells"]] == [
+        "baseline", None, "randaugment", "trivialaugment", "uncertain",
     ]  # fmt: skip
     before = {path: path.stat().st_mtime_ns for path in Path(narrow / "out").rglob("*.safetensors")}
     assert len(before) == 8
     assert run("reproduce", "table-3", *CELLS, "-o", narrow / "out") == out
     assert {path: path.stat().st_mtime_ns for path in Path(narrow / "out").rglob("*.safetensors")} == before
+    fewer = ("--rows", "svhn/wrn-28-10", "--methods", "ta,aa", "--scale", "0.001")
+    run("reproduce", "table-3", *fewer, "-o", narrow / "out")  # what others asked for stays in the file
+    cells = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())["cells"]
+    assert [(cell["method"], cell["seeds"]) for cell in cells] == [
+        ("baseline", [0, 1]), ("aa", [0]), ("ra", [0, 1]), ("ta", [0, 1]), ("uncertain", [0, 1]),
+    ]  # fmt: skip
+    assert [cell for cell in cells if cell["method"] != "aa"] == [cell for cell in found["cells"] if cell["seeds"]]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +93,7 @@ def test_a_cell_that_fails_says_why_and_the_others_are_run(run, narrow, one_thre
     out = run("reproduce", "table-3", *rows, "-o", narrow / "out")
     assert f"cifar100/wrn-28-10 baseline: seed 0: {narrow}/cifar-100-binary/test.bin: 5 bytes, expected" in out
     cells = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())["cells"]
-    assert [len(cell["accuracies"]) for cell in cells] == [0, 1]
+    assert [(len(cell["accuracies"]), bool(cell["why_not"])) for cell in cells] == [(0, True), (1, False)]
 
 
 def test_a_wrong_policy_file_is_refused_before_anything_is_trained(run, narrow):

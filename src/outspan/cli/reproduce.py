@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,8 +49,7 @@ def reproduce(
     cells = paper.run_cells(asked, seeds=seeds, scale=scale, out=folder, device=device(), watch=training_progress)
     _show(table, cells, seeds, scale)
     if any(cell.accuracies for cell in cells):
-        found = {"table": table, "scale": scale, "seeds": list(range(seeds)), **_setting()}
-        found["cells"] = [asdict(cell) for cell in cells]
+        found = {"table": table, "scale": scale, **_setting(), "cells": paper.record(item, cells, folder)}
         write_whole(folder / f"{table}.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
         typer.echo(f"wrote {folder / f'{table}.json'}")
 

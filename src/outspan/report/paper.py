@@ -12,6 +12,7 @@ from outspan.data.fetch import SOURCES
 from outspan.data.sets import IMAGENET, missing_files, root
 from outspan.policies.files import fast_autoaugment, pba
 from outspan.report.compare import spread
+from outspan.train import checkpoint
 from outspan.train.loop import train
 
 HOME = Path(__file__).parents[3]  # of a clone: recipes and results are beside the package, not in it
@@ -298,3 +299,33 @@ def run_cells(
             cell = replace(cell, accuracies=(*cell.accuracies, run.accuracy))
         found.append(cell)
     return found
+
+
+def record(item: Item, cells: Sequence[Cell], folder: Path) -> list[dict[str, Any]]:
+    """Return the cells that were asked for and all others that have finished runs in the folder, each with its recipe."""
+    asked = {(cell.row, cell.method): cell.why_not for cell in cells}
+    found = []
+    for row, numbers in item.cells.items():
+        for method in METHODS:
+            runs = _finished(folder / row, method)
+            if not runs and (row, method) not in asked:
+                continue
+            entry = {"row": row, "method": method, "paper": numbers.get(method, "-"), "seeds": sorted(runs)}
+            entry["accuracies"] = [runs[seed]["metrics"][-1]["test_accuracy"] for seed in sorted(runs)]
+            recipe = next(iter(runs.values()))["recipe"] if runs else {}
+            entry["recipe"] = {key: value for key, value in recipe.items() if key != "seed"}
+            found.append(entry | {"why_not": asked.get((row, method), "")})
+    return found
+
+
+def _finished(folder: Path, method: str) -> dict[int, dict[str, Any]]:
+    """Return what the checkpoints of a cell's finished runs say, by seed."""
+    runs = {}
+    for path in folder.glob(f"{method}-[0-9]*"):
+        try:
+            found = checkpoint.load(path)
+        except ValueError:  # damaged: training it says so
+            continue
+        if found is not None and len(found[1]["metrics"]) == found[1]["recipe"]["epochs"]:
+            runs[found[1]["recipe"]["seed"]] = found[1]
+    return runs

@@ -43,7 +43,8 @@ def test_a_table_without_rows_shows_the_papers_numbers_and_trains_nothing(run, n
     assert "made by: outspan theory verify" in run("reproduce", "table-1", "--rows", "x", code=2)
 
 
-def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread):
+def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, monkeypatch):
+    monkeypatch.setenv("COMMIT", "abc")
     out = run("reproduce", "table-3", *CELLS, "-o", narrow / "out")
     lines = {tuple(line.split()[:2]): line for line in out.splitlines() if line.startswith("svhn/wrn-28-10 ")}
     assert lines["svhn/wrn-28-10", "uncertain"].split()[-4:] == ["*", "98.3", "±", "0.03"]
@@ -55,6 +56,7 @@ def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread):
     assert [(cell["method"], cell["seeds"], len(cell["accuracies"])) for cell in found["cells"]] == [
         ("baseline", [0, 1], 2), ("pba", [], 0), ("ra", [0, 1], 2), ("ta", [0, 1], 2), ("uncertain", [0, 1], 2),
     ]  # fmt: skip
+    assert found["commit"] == "abc"
     assert [cell["recipe"].get("policy") for cell in found["cells"]] == [
         "baseline", None, "randaugment", "trivialaugment", "uncertain",
     ]  # fmt: skip

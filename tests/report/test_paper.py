@@ -1,6 +1,7 @@
 """The paper's tables as data: numbers against the text, recipes of cells, and what is said of each."""
 
 import shlex
+import subprocess
 
 import pytest
 
@@ -132,6 +133,21 @@ def test_its_command_is_one_of_ours(name):
     for word in words:
         if word.startswith("recipes/") and "NAME" not in word:
             assert (HOME / word).exists()
+
+
+def test_the_commit_is_the_clones_or_what_is_told(tmp_path, monkeypatch):
+    monkeypatch.delenv("COMMIT", raising=False)
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x", "-C", str(tmp_path))
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    monkeypatch.setattr(paper, "HOME", tmp_path)
+    log = subprocess.run([*git, "log", "--format=%H"], check=True, capture_output=True, text=True)
+    assert paper.commit() == log.stdout.strip() != ""
+    (tmp_path / "inside").mkdir()
+    monkeypatch.setattr(paper, "HOME", tmp_path / "inside")  # an environment in another's clone
+    assert paper.commit() == ""
+    monkeypatch.setenv("COMMIT", "told")
+    assert paper.commit() == "told"
 
 
 def test_a_cell_says_its_mean_and_spread():

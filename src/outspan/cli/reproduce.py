@@ -97,9 +97,10 @@ def _setting() -> dict[str, str]:
     import torch
 
     import outspan
+    from outspan.report.paper import commit
 
     name = torch.cuda.get_device_name() if device() == "cuda" else "cpu"
-    return {"outspan": outspan.__version__, "torch": torch.__version__, "device": name}
+    return {"outspan": outspan.__version__, "commit": commit(), "torch": torch.__version__, "device": name}
 
 
 def _names(text: str) -> list[str]:

@@ -1,5 +1,7 @@
 """The paper's tables and figures (arXiv:2005.00695) as data: what it printed, what of it is here, and its cells as runs."""
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -232,6 +234,19 @@ def recipes() -> Path:
         if folder.is_dir():
             return folder
     raise ValueError("recipes/paper: no such folder; reproduce runs in a clone of the repository")
+
+
+def commit() -> str:
+    """Return the commit of the clone that runs, "" where there is none; a copy without its history is told, in $COMMIT."""
+    if told := os.environ.get("COMMIT"):
+        return told
+    if not (HOME / ".git").exists():  # git would look for another's further up
+        return ""
+    try:
+        asked = ["git", "rev-parse", "HEAD"]
+        return subprocess.run(asked, capture_output=True, text=True, cwd=HOME).stdout.strip()  # noqa: S603, a fixed command
+    except OSError:  # no git
+        return ""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from PIL import Image
 
 from made import DRAW, idx, mat
 from outspan.data import readers, sets
+from outspan.data.splits import Files
 
 
 def test_idx_plain_and_zipped(tmp_path):
@@ -172,6 +173,22 @@ def test_folders_that_do_not_fit_are_refused(tmp_path):
     (root / "val" / "birds").rmdir()
     with pytest.raises(ValueError, match="needs the folders train and val"):
         sets.load(str(root / "train"), size=16)
+
+
+def test_images_are_not_text_for_what_lies_beside_them(tmp_path):
+    root = folder(tmp_path / "set")
+    kind = next((root / "train").iterdir())
+    (kind / f"{kind.name}_boxes.txt").write_text("0.JPEG 1 2 3 4")
+    (root / "train.csv").write_text("file,label\n0.png,a\n")
+    assert not sets.is_textual(str(root))
+    assert isinstance(sets.load(str(root), size=8).train, Files)
+    deeper = tmp_path / "tiny" / "train" / "n0"
+    (deeper / "images").mkdir(parents=True)
+    (deeper / "n0_boxes.txt").write_text("0.JPEG 1 2 3 4")
+    (deeper / "images" / "0.JPEG").write_bytes(b"")
+    assert not sets.is_textual(str(tmp_path / "tiny"))
+    (deeper / "images" / "0.JPEG").unlink()
+    assert sets.is_textual(str(tmp_path / "tiny"))
 
 
 def test_embedded_digits_are_mnists_first():

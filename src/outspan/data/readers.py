@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import struct
 import warnings
 import zipfile
@@ -170,6 +171,13 @@ def list_folder(path: Path) -> tuple[Listed, Listed, tuple[str, ...]]:
         raise ValueError(f"{splits[1]}: class {extra[0]!r} is not among the train classes")
     train, test = (_list_split(split, classes) for split in splits)
     return train, test, classes
+
+
+def has_images(path: Path) -> bool:
+    """Return whether some class folder of train holds an image, at any depth: other files may lie beside."""
+    kinds = filter(_is_class, (path / "train").iterdir()) if (path / "train").is_dir() else ()
+    names = (name for kind in kinds for _, _, files in os.walk(kind) for name in files)
+    return any(Path(name).suffix.lower() in _SUFFIXES for name in names)
 
 
 def _is_class(entry: Path) -> bool:

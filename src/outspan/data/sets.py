@@ -91,7 +91,7 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
     if name in SETS:
         return SETS[name](root())
     path = _imagenet() if name == IMAGENET else Path(name)
-    if is_text(path):
+    if _holds_text(path):
         return Data(name, *read_documents(path, text=columns[0], label=columns[1]))
     if path.suffix == ".npz":
         return _from_arrays(name, *readers.read_npz(path))
@@ -119,7 +119,12 @@ def missing_files(name: str) -> list[Path]:
 
 def is_textual(name: str) -> bool:
     """Return whether a data set's name or path is one of text."""
-    return name == "imdb" or (name not in SETS and bool(name) and is_text(Path(name)))
+    return name == "imdb" or (name not in SETS and bool(name) and _holds_text(Path(name)))
+
+
+def _holds_text(path: Path) -> bool:
+    """Return whether a path is one of text; class folders of images are not, whatever tables and notes lie beside them."""
+    return not readers.has_images(path) and is_text(path)
 
 
 def as_read(split: AnySplit, recipe: Recipe, *, train: bool = False) -> Split | Files | Encoded:

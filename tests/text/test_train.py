@@ -14,10 +14,12 @@ import torch
 
 from outspan.cli import main
 from outspan.config import Recipe, make_recipe, read_recipe
+from outspan.data import sets
 from outspan.data.sets import as_read, is_textual, load
 from outspan.measure.study import measurable, measure
 from outspan.measure.summary import summarise
 from outspan.text.models import load_classifier, load_tokenizer
+from outspan.text.tokens import encode
 from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner
 from outspan.train.grid import read_grid, run_grid
@@ -213,10 +215,30 @@ def test_one_command_for_a_csv(tiny_model, tmp_path, monkeypatch, capsys):
 
 
 def test_the_same_tokens_serve_every_seed(corpus, tiny_model):
-    data = load(str(corpus))
+    data, again = load(str(corpus)), load(str(corpus))
     recipe = small(corpus, tiny_model)
-    assert as_read(data.test, recipe) is as_read(data.test, replace(recipe, seed=3))
+    assert as_read(data.test, recipe) is as_read(again.test, replace(recipe, seed=3))
     assert as_read(data.test, recipe) is not as_read(data.test, replace(recipe, length=20))
+    relabelled = replace(data.test, labels=1 - data.test.labels)
+    assert as_read(relabelled, recipe).labels.tolist() == relabelled.labels.tolist()
+
+
+def test_a_comparison_and_a_grid_cut_their_documents_once(corpus, tiny_model, tmp_path, monkeypatch):
+    cut = []
+    monkeypatch.setattr(sets, "encode", lambda documents, *rest, **more: cut.append(documents) or encode(documents, *rest, **more))
+    lines = [f"data={corpus}", f"model={tiny_model}", "length=46", "epochs=1"]
+    changes = [x for one in lines for x in ("--set", one)]
+    (tmp_path / "grid.toml").write_text("lr = [0.1, 0.2, 0.3]\nbatch = 8\npolicy = 'none'\nvalidation = 6\n")
+    for arguments, expected in (
+        (["compare", *changes, "--policies", "none,random", "--seeds", "2"], [40, 20]),
+        (["grid", tmp_path / "grid.toml", *changes], [34, 6]),  # what the comparison cut is there still
+    ):
+        cut.clear()
+        monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments), "-o", str(tmp_path / arguments[0])])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        assert exited.value.code == 0
+        assert [len(documents) for documents in cut] == expected
 
 
 @pytest.mark.parametrize(

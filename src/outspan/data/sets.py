@@ -134,7 +134,7 @@ def as_read(split: AnySplit, recipe: Recipe, *, train: bool = False) -> Split | 
     return _encoded(split, recipe.model, recipe.length, recipe.truncate, recipe.cache if train else "", train)
 
 
-@lru_cache(maxsize=4)  # seeds and policies of one process share their tokens
+@lru_cache(maxsize=8)  # seeds, policies and points of one process share their tokens, though each reads its documents anew
 def _encoded(documents: Documents, model: str, length: int, truncate: str, cache: str, train: bool) -> Encoded:
     backs = read_cache(Path(cache)) if cache else None
     return encode(documents, load_tokenizer(model), length=length, truncate=truncate, cache=backs, train=train)

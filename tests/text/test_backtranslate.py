@@ -59,11 +59,11 @@ def test_a_crash_loses_no_finished_sentence(engine, tmp_path):
         file.write(b'{"text": "torn')  # as a kill inside a write leaves it
     again = engine(Upper())
     assert backtranslate([*TEXTS, *TEXTS], path) == (1000, 1)
-    assert again.asked == TEXTS[400:]  # the others are not done again
+    assert again.asked == [TEXTS[3], *TEXTS[400:]]  # the others are not done again, but what failed is tried
     found = read_cache(path)
     assert found == {text: None if text == "sentence 3." else text.upper() for text in TEXTS}
     unused = engine(Upper())
-    assert backtranslate(TEXTS, path) == (1000, 1)
+    assert backtranslate(TEXTS[4:], path) == (1000, 1)
     assert not unused.asked
 
 
@@ -75,9 +75,35 @@ def test_it_stops_when_asked_and_goes_on(engine, tmp_path):
     assert backtranslate(TEXTS, tmp_path / "c")[0] == 1000
 
 
+def test_what_failed_is_tried_again(engine, tmp_path):
+    path = tmp_path / "cache.jsonl"
+    path.write_text('{"engine": "apertium", "pair": "eng-spa"}\n{"text": "sentence 1.", "back": null}\n')
+    engine(Upper())
+    assert backtranslate(TEXTS[:2], path) == (2, 0)
+    assert read_cache(path) == {"sentence 0.": "SENTENCE 0.", "sentence 1.": "SENTENCE 1."}
+
+
+def test_an_engine_that_is_refused_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "cache.jsonl"
+    with pytest.raises(ValueError, match="is not installed"):
+        backtranslate(TEXTS, path, pair="xxx-yyy")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("size", [0, 7, 41])
+def test_a_first_line_that_a_kill_tore_off_is_written_again(size, engine, tmp_path):
+    path = tmp_path / "cache.jsonl"
+    path.write_text('{"engine": "apertium", "pair": "eng-spa"}'[:size])
+    engine(Upper())
+    assert backtranslate(TEXTS[:2], path) == (2, 0)
+    assert path.read_text().splitlines()[0] == '{"engine": "apertium", "pair": "eng-spa"}'
+    assert len(read_cache(path, {"engine": "apertium", "pair": "eng-spa"})) == 2
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("a note of mine", "not a cache of back-translations"),
         ('{"engine": "marian", "pair": "en-es"}\n', "made by marian for en-es, not by apertium for eng-spa"),
         ("hello\n", r"line 1: not a cache of back-translations"),
         ('{"engine": "apertium", "pair": "eng-spa"}\n{"text": 3}\n', "line 2: not a cache"),
@@ -186,6 +212,24 @@ def test_a_sentence_that_kills_the_engine_is_passed_over(monkeypatch):
     monkeypatch.setattr(engine, "_through", through)
     texts = [f"s{i}" for i in range(100)] + ["deadly"] + [f"t{i}" for i in range(100)]
     assert list(engine(texts)) == [None if text == "deadly" else text.upper() for text in texts]
+
+
+def test_an_engine_that_answers_nothing_is_an_error(monkeypatch):
+    engine = Apertium.__new__(Apertium)
+    engine.processes = []
+    monkeypatch.setattr(engine, "_through", lambda sentences: iter(()))
+    with pytest.raises(ValueError, match=r"the engine does not answer.*last asked: 'sentence 2\.'"):
+        list(engine(TEXTS))
+    bad = {"sentence 4.", "sentence 5.", "sentence 6.", "sentence 7."}  # as a cache of failures alone asks again
+
+    def through(sentences):
+        for sentence in sentences:
+            if sentence in bad:
+                return
+            yield sentence.upper()
+
+    monkeypatch.setattr(engine, "_through", through)
+    assert list(engine(TEXTS[:9])) == [None if text in bad else text.upper() for text in TEXTS[:9]]
 
 
 def test_the_command_writes_a_cache(engine, tmp_path, monkeypatch, capsys):

@@ -20,6 +20,7 @@ from outspan.config import unknown
 _AT_ONCE = 200  # sentences that are written to the cache together
 _IN_FLIGHT = 64  # sentences that may be inside the pipelines when one dies
 _PATIENCE = 60  # seconds without an answer after which a pipeline counts as dead
+_SUSPICIOUS = 3  # sentences running that a pipeline died of, after which it must show that it lives
 
 
 @runtime_checkable
@@ -49,13 +50,17 @@ class Apertium:
 
     def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]:
         """Translate; where a pipeline dies it is started again, and the sentences that were in it go through alone."""
-        done = 0
+        done = lost = 0
         while done < len(sentences):
             for answer in self._through(sentences[done:]):
                 yield answer
                 done += 1
             for sentence in sentences[done : done + _IN_FLIGHT]:  # one of these it died of
-                yield next(self._through([sentence]), None)
+                answer = next(self._through([sentence]), None)
+                lost = 0 if answer is not None else lost + 1
+                if lost and lost % _SUSPICIOUS == 0 and next(self._through(["It is good."]), None) is None:
+                    raise ValueError(f"the engine does not answer, not even to 'It is good.' (last asked: {sentence!r})")
+                yield answer
                 done += 1
 
     def close(self) -> None:
@@ -204,23 +209,20 @@ def backtranslate(
     pair: str = "eng-spa",
     on_batch: Callable[[int, int], bool | None] = lambda done, total: None,
 ) -> tuple[int, int]:
-    """Translate what the cache does not have yet, and return how many sentences it holds and how many failed.
+    """Translate what the cache does not have yet or what failed, and return how many sentences it holds and how many failed.
 
     What comes out of the engine is appended, so a crash loses none that was written. `on_batch` is told how many are done and
     how many there are; where it returns True the work stops there.
     """
     wanted = list(dict.fromkeys(sentences))
     head = {"engine": engine, "pair": pair}
-    have = read_cache(out, head) if out.exists() and out.stat().st_size else None
-    missing = [sentence for sentence in wanted if have is None or sentence not in have]
-    if have is None:
-        _append(out, [head])
-    elif missing:
-        _mend(out)
+    have = read_cache(out, head) if out.exists() else {}
+    missing = [sentence for sentence in wanted if have.get(sentence) is None]
     done = len(wanted) - len(missing)
-    found = dict(have or {})
+    found = dict(have)
     if missing:
-        through = open_engine(engine, pair)
+        through = open_engine(engine, pair)  # before the cache: where it is refused, nothing is left behind
+        _mend(out, head)
         try:
             answers = zip(missing, through(missing), strict=True)
             while some := list(islice(answers, _AT_ONCE)):
@@ -237,13 +239,15 @@ def backtranslate(
 def read_cache(path: Path, head: Mapping[str, str] | None = None) -> dict[str, str | None]:
     """Return every sentence of a cache and its back-translation; a last line that a crash tore off counts for nothing.
 
-    Where `head` is given, the cache must be of that engine and pair.
+    Where `head` is given, the cache must be of that engine and pair, or no more than a part of its first line.
     """
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; `outspan text backtranslate` makes a cache") from None
     found: dict[str, str | None] = {}
+    if len(lines) == 1 and (head is None or not json.dumps(head).encode().startswith(lines[0])):
+        raise ValueError(f"{path}: not a cache of back-translations (it has no whole line)")
     for number, line in enumerate(lines[:-1], 1):
         try:
             row = json.loads(line)
@@ -265,9 +269,11 @@ def _append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
         os.fsync(file.fileno())
 
 
-def _mend(path: Path) -> None:
-    """Cut off the line that a crash left unfinished."""
-    data = path.read_bytes()
+def _mend(path: Path, head: Mapping[str, str]) -> None:
+    """Cut off the line that a crash left unfinished, and begin a cache that has none."""
+    data = path.read_bytes() if path.exists() else b""
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         os.truncate(path, whole)
+    if not whole:
+        _append(path, [head])

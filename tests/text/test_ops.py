@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outspan.text import ops
@@ -59,6 +59,15 @@ def test_a_row_alone_is_the_row_in_a_batch(seed, width, other):
     zero = np.zeros(3)
     np.testing.assert_array_equal(ops.switchout(tokens, lengths, zero, seeds, LAW), tokens)
     np.testing.assert_array_equal(ops.word_replacement(tokens, weights, zero, seeds, LAW), tokens)
+
+
+@given(st.integers(0, 2**63), st.integers(1, 40), st.integers(1, 600))
+@example(2587, 500, 15_884)  # two of its tokens are alike in the first 18 bits
+def test_a_row_does_not_see_how_wide_its_batch_is(seed, length, more):
+    seeds, lengths, strength = np.array([seed], dtype=np.uint64), np.array([length]), np.array([0.5])
+    tokens = np.arange(length + more, dtype=np.int32)[None]
+    narrow = ops.switchout(tokens[:, :length], lengths, strength, seeds, LAW)
+    np.testing.assert_array_equal(ops.switchout(tokens, lengths, strength, seeds, LAW)[:, :length], narrow)
 
 
 def test_seeds_use_every_place():

@@ -48,10 +48,9 @@ def switchout(tokens: np.ndarray, lengths: np.ndarray, temperature: np.ndarray, 
         return tokens.copy()
     many = how_many(lengths, temperature, _share(noise(seeds, 0, 1)[:, 0] >> np.uint64(32)))
     bits = noise(seeds, 1, width)
-    positions = np.arange(width, dtype=np.uint32)
-    unique = np.uint32(width - 1).item().bit_length()  # the last bits are the position, so that no two are alike
-    order = (bits >> np.uint64(32)).astype(np.uint32) >> np.uint32(unique) << np.uint32(unique) | positions
-    order[positions >= lengths[:, None]] = np.iinfo(np.uint32).max
+    positions = np.arange(width, dtype=np.uint64)
+    order = bits & ~_LOW | positions  # the last bits are the position, so that no two are alike
+    order[positions >= lengths[:, None].astype(np.uint64)] = np.iinfo(np.uint64).max
     last = np.sort(order, axis=1)[np.arange(rows), np.maximum(many - 1, 0)]
     drawn = law.vocabulary[((bits & _LOW) * np.uint64(len(law.vocabulary))) >> np.uint64(32)]
     return np.where((order <= last[:, None]) & (many > 0)[:, None], drawn, tokens)

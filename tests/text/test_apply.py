@@ -66,8 +66,7 @@ def test_specials_padding_and_length_are_left_alone(tokenizer, cache, seed, dept
     assert (found[:, 0] == 2).all()
     ends = (found == 3).nonzero()
     assert len(ends) == 12  # one [SEP] each
-    for row, (i, end) in zip(found, ends.tolist(), strict=True):
-        assert i >= 0
+    for row, (_, end) in zip(found, ends.tolist(), strict=True):
         assert (row[end + 1 :] == 0).all()
         assert not {*row[1:end].tolist()} & {*range(len(SPECIAL) + len(UNUSED))} - {1}  # none comes in
     again = apply_to_text(whole(split), plan[torch.arange(5, 12)])
@@ -108,13 +107,22 @@ def test_weights_are_udas_by_hand(tokenizer):
     assert split.corpus.weights[-1] == 0  # a full stop
     assert not split.corpus.weights[7:10].any()  # un ##like ##ly: no piece of a word is replaced alone
     law = split.corpus.law
-    score = {"the": 4 * 0.0, "film": math.log(3), "wonderful": math.log(3)}
     chance = np.diff([0.0, *law.cumulative])
     by_word = dict(zip([WORDS[i] for i in law.words], chance, strict=True))
     assert by_word["the"] == pytest.approx(1.0)  # all others have the highest score, so none of them comes in
     assert by_word["film"] == pytest.approx(0.0)
     assert set(by_word) == {"the", "film", "plot", "music", "wonderful", "actor"}
-    assert score["the"] < score["film"]
+
+
+def test_what_says_most_is_a_whole_word(tokenizer):
+    split = split_of(["the film . . . .", "the plot"], tokenizer)  # the full stop has the highest TF-IDF, and is no word
+    np.testing.assert_allclose(split.corpus.weights[:6], [2, 0, 0, 0, 0, 0], atol=1e-6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(st.sampled_from(WORDS[7:26]), min_size=1, max_size=5).map(" ".join), min_size=1, max_size=5))
+def test_the_law_of_what_comes_in_sums_to_one(tokenizer, texts):
+    assert split_of(texts, tokenizer).corpus.law.cumulative[-1] == pytest.approx(1.0)
 
 
 def test_batches_are_of_like_length_and_whole(tokenizer):

@@ -203,7 +203,7 @@ def _law(
     total = np.bincount(document, minlength=2 * count)
     value = many[where] / total[document] * idf[tokens]
     highest = np.zeros(2 * count)
-    np.maximum.at(highest, document, value)
+    np.maximum.at(highest, document[whole], value[whole])
     low = np.where(whole, highest[document] - value, 0)
     mean = np.bincount(document, low, minlength=2 * count) / np.maximum(np.bincount(document, whole, minlength=2 * count), 1)
     flat = mean[document] <= 1e-12  # every word says the same
@@ -213,4 +213,4 @@ def _law(
     score = frequency[words] * idf[words]
     chance = score.max(initial=0) - score
     chance = chance if chance.sum() > 0 else np.ones(len(words))
-    return Law(tokenizer.vocabulary, words.astype(np.int32), np.cumsum(chance) / max(chance.sum(), 1)), weights
+    return Law(tokenizer.vocabulary, words.astype(np.int32), np.cumsum(chance) / chance.sum()), weights

@@ -35,10 +35,33 @@ def test_a_csv_is_divided_once_for_all(tmp_path):
     train, test, classes = read_documents(path, text="review", label="mood")
     again = read_documents(path, text="review", label="mood")
     assert classes == ("neg", "pos")
-    assert (len(train), len(test)) == (80, 20)
+    assert 10 <= len(test) <= 30
     assert sorted([*train.texts, *test.texts]) == sorted([t for i in range(50) for t in (f'good, "really" {i}', f"bad {i}")])
     assert list(again[1].texts) == list(test.texts)
     assert all(text.startswith("good") == bool(label) for text, label in zip(train.texts, train.labels, strict=True))
+
+
+def test_no_row_changes_sides_when_others_come_in(tmp_path):
+    rows = [f"text {i},{i % 2}\n" for i in range(300)]
+    sides = []
+    for some in (rows[:100], rows[::-1], rows[:100] + rows[40:60]):
+        train, test, _ = read_documents(write(tmp_path / "a.csv", "text,label\n" + "".join(some)))
+        assert not set(train.texts) & set(test.texts)
+        sides.append((set(train.texts), set(test.texts)))
+    assert sides[0][0] <= sides[1][0]
+    assert sides[0][1] <= sides[1][1]
+    assert sides[2] == sides[0]
+    assert len(sides[1][1]) == pytest.approx(60, abs=21)  # three standard deviations
+
+
+@given(st.integers(5, 40), st.integers(0, 10**6))
+def test_a_class_keeps_a_row_in_train(tmp_path_factory, count, salt):
+    path = tmp_path_factory.getbasetemp() / "rare.csv"
+    write(path, "text,label\n" + "".join(f"text {salt} {i},{i % 2}\n" for i in range(2 * count)) + f"rare {salt},2\n")
+    train, test, classes = read_documents(path)
+    assert classes == ("0", "1", "2")
+    assert len(test) >= 1
+    assert 2 in train.labels
 
 
 @pytest.mark.parametrize("form", ["official", "jsonl.gz", "tsv"])
@@ -82,7 +105,7 @@ def test_numbers_are_classes_in_their_order(tmp_path):
         ("a.csv", "text,label\ngood,1\n ,0\n" + "x,0\ny,1\n" * 9, r"a\.csv, line 3: an empty document"),
         ("a.csv", "review,label\ngood,1\n", r"line 2: no column 'text' \(it has review, label\).*text_column=NAME"),
         ("a.csv", "text,mood\ngood,1\n", r"no column 'label' .*label_column=NAME"),
-        ("a.csv", "text,label\n" + "".join(f"a{i},b{i}\n" for i in range(20)), r"16 different values in 16 rows, not classes"),
+        ("a.csv", "text,label\n" + "".join(f"a{i},b{i}\n" for i in range(20)), r"20 different values in 20 rows, not classes"),
         ("a.csv", "text,label\n" + "a,1\n" * 20, "the labels are 1 different values"),
         ("a.csv", "text,label\n" + "a,1\nb,\n" * 20, "an empty label"),
         ("a.csv", "text,label\na,b,1\n", "line 2: more fields than the header has; quote the text"),

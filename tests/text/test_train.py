@@ -225,7 +225,7 @@ def test_the_same_tokens_serve_every_seed(corpus, tiny_model):
 
 def test_a_comparison_and_a_grid_cut_their_documents_once(corpus, tiny_model, tmp_path, monkeypatch):
     cut = []
-    monkeypatch.setattr(sets, "encode", lambda documents, *rest, **more: cut.append(documents) or encode(documents, *rest, **more))
+    monkeypatch.setattr(sets, "encode", lambda first, *rest, **more: cut.append(first) or encode(first, *rest, **more))
     lines = [f"data={corpus}", f"model={tiny_model}", "length=46", "epochs=1"]
     changes = [x for one in lines for x in ("--set", one)]
     (tmp_path / "grid.toml").write_text("lr = [0.1, 0.2, 0.3]\nbatch = 8\npolicy = 'none'\nvalidation = 6\n")
@@ -303,6 +303,21 @@ def test_the_theory_is_of_images(corpus, tmp_path, monkeypatch, capsys):
         main()
     assert exited.value.code == 2
     assert "text; the theory ranks transforms of images" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "found"), [("train.jsonl", "train_texts"), ("test.jsonl", "test_texts"), ("cache", "cache")])
+def test_a_run_does_not_go_on_with_other_texts(name, found, corpus, tiny_model, cache, tmp_path):
+    recipe = small(corpus, tiny_model, cache=cache, transforms="paper3", epochs=1)
+    train(recipe, out=tmp_path / "run")
+    path = cache if name == "cache" else corpus / name
+    path.write_text(path.read_text().replace("wonderful", "superb"))
+    with pytest.raises(ValueError, match=rf"the data has changed since \({found} "):
+        train(recipe, out=tmp_path / "run")
+    if name == "test.jsonl":
+        with pytest.raises(ValueError, match=r"the data has changed since \(test_texts "):
+            load_run(tmp_path / "run")
+    else:
+        assert len(load_run(tmp_path / "run")[1].test) == 20
 
 
 def test_a_run_is_found_from_any_folder(corpus, tiny_model, tmp_path, monkeypatch):

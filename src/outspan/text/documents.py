@@ -24,7 +24,7 @@ _MOST_CLASSES = 1_000
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
 _END = re.compile(r"""[.!?…]+["'”\u2019)\]]*\s+|\s*\n\s*""")
 _ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|etc|e\.g|i\.e)|\b[A-Z])\.\s+$")
-_SHARE = 5  # of a table without a test file, every fifth row is for testing
+_SHARE = 5  # of a table without a test file, about every fifth row is for testing
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def is_text(path: Path) -> bool:
 def read_documents(path: Path, *, text: str = "text", label: str = "label") -> Read:
     """Return train, test and the classes of a table, a folder with a train and a test table, or train/CLASS/*.txt folders.
 
-    A table alone is divided: a fifth of its rows, drawn once for all, are for testing. `text` and `label` are its columns.
+    A table alone is divided: about a fifth of its rows, by their texts, are for testing. `text` and `label` are its columns.
     """
     if path.is_dir() and not any(_table(path, kind) for kind in ("train", "test")):
         names = [path / "train", next((path / name for name in ("test", "val") if (path / name).is_dir()), path / "test")]
@@ -104,11 +104,25 @@ def read_documents(path: Path, *, text: str = "text", label: str = "label") -> R
         train, test = (list(_rows(_table(path, kind) or path / f"{kind}.csv", text, label)) for kind in ("train", "test"))
     else:
         rows = list(_rows(path, text, label))
-        order = rng.generator(0, "test", len(rows)).permutation(len(rows)).tolist()
-        held = set(order[: max(1, len(rows) // _SHARE)])
+        held = _held(rows)
         train, test = ([row for i, row in enumerate(rows) if (i in held) == testing] for testing in (False, True))
     classes = _classes(train, path)
     return _documents(train, classes), _documents(test, classes), classes
+
+
+def _held(rows: Sequence[Row]) -> set[int]:
+    """Return which rows of a lone table are for testing: by their texts, so that no row changes sides when others come in.
+
+    A class of which all would be held stays in train; where none would be, one row is.
+    """
+    drawn = [rng.derive(0, "test", text) for _, text, _ in rows]
+    kinds: dict[str, list[int]] = {}
+    for i, (*_, label) in enumerate(rows):
+        kinds.setdefault(label, []).append(i)
+    lots = [(kind, {i for i in kind if drawn[i] % _SHARE == 0}) for kind in kinds.values()]
+    found = {i for kind, lot in lots if len(lot) < len(kind) for i in lot}
+    several = [i for kind in kinds.values() if len(kind) > 1 for i in kind]
+    return found or {min(several, key=lambda i: drawn[i])} if several else set()
 
 
 def _documents(rows: Sequence[Row], classes: tuple[str, ...]) -> Documents:

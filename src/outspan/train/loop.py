@@ -24,6 +24,7 @@ from outspan.policies.named import build_policy
 from outspan.policies.plain import Batch
 from outspan.policies.uncertain import evaluating
 from outspan.text.apply import Framed
+from outspan.text.documents import Documents
 from outspan.text.tokens import Encoded
 from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner, Replayed
@@ -144,6 +145,8 @@ class _Run:
         self.about |= {"mean": list(mean), "std": list(std)}
         if recipe.policy_file:
             self.about["policy_file"] = _digest(recipe.policy_file)
+        if isinstance(kept, Documents):
+            self.about |= {"train_texts": kept.digest, "test_texts": data.test.digest, "cache": _digest(recipe.cache)}
         self.setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, **setting}
         model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
         self.learn = Learner(model, recipe.label_smoothing, graphs=setting["graphs"], parts=recipe.accumulate)
@@ -367,6 +370,7 @@ class Trained:
     shape: tuple[int, ...]  # of an image [C, H, W], or of a text [T]
     classes: tuple[str, ...]
     last: Normalize | Framed
+    test_texts: str | None = None  # what tells its texts for testing from others
 
 
 def load_model(out: Path) -> Trained:
@@ -378,16 +382,18 @@ def load_model(out: Path) -> Trained:
     shape = tuple(about["shape"])
     state = _start(recipe, shape, len(about["classes"]), torch.device("cpu"))
     state.restore(*found)
-    return Trained(recipe, state.model, shape, tuple(about["classes"]), _last(about["mean"], about["std"]))
+    last = _last(about["mean"], about["std"])
+    return Trained(recipe, state.model, shape, tuple(about["classes"]), last, about.get("test_texts"))
 
 
 def load_run(out: Path, *, skip_bad: int = 0) -> tuple[Trained, Data]:
     """Return a run's model and its data, which must be what it was."""
     run = load_model(out)
     data = load_for(run.recipe, skip_bad=skip_bad)
+    texts = data.test.digest if isinstance(data.test, Documents) else None
     data = replace(data, test=as_read(data.test, run.recipe))
-    now = {"shape": list(data.test.shape), "classes": list(data.classes)}
-    _same_data(now, {"shape": list(run.shape), "classes": list(run.classes)}, out)
+    now = {"shape": list(data.test.shape), "classes": list(data.classes), "test_texts": texts}
+    _same_data(now, {"shape": list(run.shape), "classes": list(run.classes), "test_texts": run.test_texts}, out)
     return run, data
 
 
@@ -405,8 +411,8 @@ def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], st
 
 def _same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
     for key, value in about.items():
-        if stored[key] != value:
-            raise ValueError(f"{out}: the data has changed since ({key} {stored[key]!r} then, {value!r} now)")
+        if stored.get(key) != value:
+            raise ValueError(f"{out}: the data has changed since ({key} {stored.get(key)!r} then, {value!r} now)")
 
 
 def _writer(out: Path, step: int) -> Any:

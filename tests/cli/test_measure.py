@@ -45,6 +45,18 @@ def test_twice_the_same_bytes(few, tmp_path, run):
         assert image.size == (1200, 900)
 
 
+def test_less_asked_of_a_folder_does_not_replace_more(few, tmp_path, run):
+    asked = ("--data", few, "--seeds", 2, "--set", "epochs=1", "-o", tmp_path / "m", "--transforms")
+    first = run(*asked, "rotate,invert")
+    assert "earlier" not in first
+    said = run(*asked, "blur")
+    assert "Measured earlier, in the same folder: invert, rotate." in said
+    assert list(json.loads((tmp_path / "m" / "scores.json").read_text())["transforms"]) == ["blur", "invert", "rotate"]
+    assert list(load_predictions(tmp_path / "m" / "predictions.npz")) == ["baseline", "blur", "invert", "rotate"]
+    (tmp_path / "m" / "models" / "invert-1.npy").unlink()  # one seed is no measure
+    assert "in the same folder: blur." in run(*asked, "rotate")
+
+
 def test_shared_batches_and_a_recipe(few, tmp_path, run):
     recipe = tmp_path / "r.toml"
     recipe.write_text(f'data = "{few}"\nmodel = "mlp-5"\npolicy = "uncertain"\nepochs = 1\n')

@@ -50,9 +50,10 @@ def measure_command(
     from outspan.report.measure import measure_figure
 
     given = base_recipe("measure", recipe, data, model, changes, OWN_KEYS)
+    names = measurable(given.data, given.cache) if transforms == "all" else names_in(transforms)
     measured = measure(
         given,
-        measurable(given.data, given.cache) if transforms == "all" else names_in(transforms),
+        names,
         seeds=range(seeds),
         out=out,
         probability=probability,
@@ -63,7 +64,7 @@ def measure_command(
     )
     found = summarise(measured)
     Console().print(_table(found))
-    for line in _remarks(found):
+    for line in _remarks(found, [name for name in found["transforms"] if name not in names]):
         typer.echo(line)
     write_whole(out / "predictions.npz", lambda partial: save_predictions(partial, measured))
     write_found(out, "scores.json", found, "measure.png", measure_figure(found), "predictions.npz")
@@ -119,7 +120,7 @@ def _table(found: Mapping[str, Any]) -> Any:
     return table
 
 
-def _remarks(found: Mapping[str, Any]) -> list[str]:
+def _remarks(found: Mapping[str, Any], earlier: Sequence[str]) -> list[str]:
     """Say how to read the table, and what a reader must not overlook."""
     seeds, samples, entries = len(found["seeds"]), found["samples"], found["transforms"]
     kind = "texts" if " texts, " in found["settings"]["test"] else "images"
@@ -127,6 +128,8 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
     for verdict in ("better", "worse"):
         names = [name for name, entry in entries.items() if entry["difference"]["verdict"] == verdict]
         said.append(f"{verdict.capitalize()} than the baseline, beyond that interval: {', '.join(names) or 'none'}.")
+    if earlier:
+        said.append(f"Measured earlier, in the same folder: {', '.join(earlier)}.")
     return said + said_of_votes(found)
 
 

@@ -80,10 +80,16 @@ def measure(
     jobs: int = 1,
     watch: Watch = lambda title: nullcontext(),
 ) -> Measured:
-    """Train every seed of the baseline and of each transform alone, and return what they predict for the test split."""
+    """Train every seed of the baseline and of each transform alone, and return what they predict for the test split.
+
+    Transforms that the folder has of all seeds already are returned after those asked for: what is written from less would
+    replace more.
+    """
     recipes = configurations(recipe, transforms, probability)
     options = {"shared_batches": shared_batches, "device": device, "jobs": jobs, "watch": watch}
-    return Study(recipes[BASELINE], seeds=seeds, out=out, **options).run(recipes)
+    study = Study(recipes[BASELINE], seeds=seeds, out=out, **options)
+    finished = [name for name in measurable(recipe.data, recipe.cache) if study.has(name)]
+    return study.run(configurations(recipe, [*transforms, *finished], probability))
 
 
 class Study:
@@ -120,6 +126,10 @@ class Study:
         self.data = data or load_for(baseline)
         self.settings = _settings(baseline, self.data, self.device, shared_batches)
         self.folder = Folder(out, self.settings, len(self.data.test), len(self.data.classes))
+
+    def has(self, name: str) -> bool:
+        """Return whether every seed of a configuration is in the folder."""
+        return all(self.folder.has(name, seed) for seed in self.seeds)
 
     def run(self, recipes: Mapping[str, Recipe]) -> Measured:
         """Train what is missing of these configurations, by name, and return what all of them predict for the test split."""

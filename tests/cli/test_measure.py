@@ -65,6 +65,14 @@ def test_shared_batches_and_a_recipe(few, tmp_path, run):
     assert json.loads((tmp_path / "m" / "scores.json").read_text())["settings"]["model"] == "mlp-5"
 
 
+def test_a_recipe_that_names_no_model_gets_the_paper_s(few, tmp_path, run):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(f'data = "{few}"\nepochs = 1\n')
+    for extra, expected in (((), "mlp"), (("--model", "mlp-7"), "mlp-7"), (("--set", "model=mlp-8"), "mlp-8")):
+        run(recipe, *extra, "--transforms", "blur", "--seeds", 2, "-o", tmp_path / expected)
+        assert json.loads((tmp_path / expected / "scores.json").read_text())["settings"]["model"] == expected
+
+
 def test_refusals(few, tmp_path, run):
     out = ("-o", tmp_path / "m", "--data", few)
     assert "at least 2 different seeds, got [0]" in run(*out, "--seeds", 1, code=2)

@@ -16,7 +16,7 @@ _STYLES = {"better": "green", "worse": "red", "not told apart": ""}
 Out = Annotated[Path, typer.Option("-o", "--out", help="The folder; what is there already is not trained again.")]
 RecipeFile = Annotated[Path | None, typer.Argument(help=RECIPE_HELP)]
 DataName = Annotated[str | None, typer.Option("--data", help=DATA_HELP)]
-ModelName = Annotated[str | None, typer.Option("--model", help="mlp (the paper's, unless a recipe says otherwise), convnet, …")]
+ModelName = Annotated[str | None, typer.Option("--model", help="mlp (the paper's, unless a recipe names one), convnet, …")]
 Seeds = Annotated[int, typer.Option("--seeds", help="Models of each, seeds 0, 1, …; at least 2.")]
 Probability = Annotated[float, typer.Option("--probability", help="How often an image gets a transform.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes that train side by side, a thread each.")]
@@ -74,15 +74,16 @@ def base_recipe(
     command: str, path: Path | None, data: str | None, model: str | None, changes: list[str] | None, own: Sequence[str]
 ) -> Any:
     """Return the recipe that all configurations start from; what a study sets itself, its own keys, is refused."""
-    from outspan.config import make_recipe, read_changes
+    from outspan.config import make_recipe, read_changes, read_values
     from outspan.data.sets import is_textual
 
     asked = read_changes(changes or [])
     for key in asked:
         if key in own:
             raise ValueError(f"{command} sets {key} itself: see its options, outspan {command} --help")
-    textual = is_textual(asked.get("data") or data or "")
-    given = {"data": data, "model": model or ("mlp" if path is None and not textual else None)}
+    stored = {} if path is None else read_values(path)
+    textual = is_textual(asked.get("data") or data or str(stored.get("data", "")))
+    given = {"data": data, "model": model or (None if textual or "model" in stored else "mlp")}
     given = [f"{key}={value}" for key, value in given.items() if value is not None]
     return make_recipe(path, [*given, *(changes or [])], is_textual)
 

@@ -94,6 +94,13 @@ def test_shared_batches_are_said(command, options, file, asked, tmp_path, run):
         assert ("note" in json.loads((out / file).read_text())) == bool(extra)
 
 
+@pytest.mark.parametrize("command", ["compose", "core"])
+def test_all_transforms(command, asked, tmp_path, run, monkeypatch):
+    monkeypatch.setattr("outspan.measure.study.measurable", lambda *_: ("rotate", "invert"))
+    run(command, *asked, "--set", "epochs=1", "--transforms", "all", "-o", tmp_path / "m")
+    assert {path.name.split("-")[0] for path in (tmp_path / "m" / "models").iterdir()} >= {"baseline", "rotate", "invert"}
+
+
 def test_refusals(asked, few, tmp_path, run):
     out = ("-o", tmp_path / "m")
     assert "at least 2 different transforms, got ['rotate']" in run("compose", *asked, *out, "--transforms", "rotate", code=2)

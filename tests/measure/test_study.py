@@ -280,6 +280,17 @@ def test_refusals(recipe, tmp_path):
             measure(recipe, ["rotate", name], seeds=range(2), out=out)
     with pytest.raises(ValueError, match="unknown transform 'rotat', did you mean 'rotate'"):
         measure(recipe, ["rotat"], seeds=range(2), out=out)
+    with pytest.raises(ValueError, match="'identity' changes nothing: that is the baseline"):
+        measure(recipe, ["identity"], seeds=range(2), out=out)
+    with pytest.raises(ValueError, match="unknown transform 'switchout'") as refused:
+        measure(recipe, ["switchout"], seeds=range(2), out=out)
+    assert "word_replacement" not in str(refused.value)  # that is for text, too
+    for name, message in (
+        ("rotate", "unknown transform 'rotate'.*word_replacement"),
+        ("back_translation", "needs a cache: --set cache=FILE .known: switchout, word_replacement"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            configurations(replace(recipe, data="reviews.csv"), [name], 0.5)
     with pytest.raises(ValueError, match="no transform to measure"):
         measure(recipe, [], seeds=range(2), out=out)
     for probability in (0.0, 1.1, float("nan")):

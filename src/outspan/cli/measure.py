@@ -45,12 +45,12 @@ def measure_command(
     """
     from rich.console import Console
 
-    from outspan.measure.study import OWN_KEYS, measurable, measure
+    from outspan.measure.study import OWN_KEYS, measure
     from outspan.measure.summary import save_predictions, summarise
     from outspan.report.measure import measure_figure
 
     given = base_recipe("measure", recipe, data, model, changes, OWN_KEYS)
-    names = measurable(given.data, given.cache) if transforms == "all" else names_in(transforms)
+    names = names_in(transforms, given)
     measured = measure(
         given,
         names,
@@ -88,8 +88,12 @@ def base_recipe(
     return make_recipe(path, [*given, *(changes or [])], is_textual)
 
 
-def names_in(text: str) -> tuple[str, ...]:
-    """Return names given with commas, each once."""
+def names_in(text: str, recipe: Any) -> tuple[str, ...]:
+    """Return transforms given with commas, each once; "all" are those that can be measured on the recipe's data."""
+    from outspan.measure.study import measurable
+
+    if text.strip() == "all":
+        return measurable(recipe.data, recipe.cache)
     return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
 
 

@@ -32,7 +32,7 @@ def compose_command(
     recipe: RecipeFile = None,
     data: DataName = None,
     model: ModelName = None,
-    transforms: Annotated[str, typer.Option(help="Names with commas, at least 2.")] = _FIVE,
+    transforms: Annotated[str, typer.Option(help="Names with commas, at least 2, or all.")] = _FIVE,
     additive: Annotated[bool, typer.Option("--additive", help="Blend the two evenly instead of one after the other.")] = False,
     seeds: Seeds = 9,
     probability: Probability = 0.5,
@@ -46,17 +46,19 @@ def compose_command(
 
     Example: outspan compose --data digits --transforms rotate,random_crop,cutout --seeds 9 -o runs/measured
     """
+    from dataclasses import replace
+
     from rich.console import Console
 
-    from outspan.measure.compose import compose, compositions, graph
-    from outspan.measure.study import BASELINE, OWN_KEYS, configurations
+    from outspan.measure.compose import compositions, graph
+    from outspan.measure.study import BASELINE, OWN_KEYS
     from outspan.report.measure import graph_figure
 
-    names = names_in(transforms)
-    baseline = configurations(base_recipe("compose", recipe, data, model, changes, OWN_KEYS), names, probability)[BASELINE]
-    compositions(baseline, names, additive=additive)  # refuse what cannot be measured before a folder is made
-    study = _study(baseline, seeds, out, shared_batches, jobs)
-    found = graph(compose(study, names, additive=additive), names, additive=additive)
+    given = base_recipe("compose", recipe, data, model, changes, OWN_KEYS)
+    names = names_in(transforms, given)
+    recipes = compositions(replace(given, probability=probability), names, additive=additive)
+    measured = _study(recipes[BASELINE], seeds, out, shared_batches, jobs).run(recipes)
+    found = graph(measured, names, additive=additive)
     Console().print(_pairs_table(found))
     for line in [*_edges(found), *said_of_votes(found)]:
         typer.echo(line)
@@ -69,7 +71,7 @@ def core_command(
     recipe: RecipeFile = None,
     data: DataName = None,
     model: ModelName = None,
-    transforms: Annotated[str, typer.Option(help="Names with commas.")] = _FIVE,
+    transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = _FIVE,
     seeds: Seeds = 9,
     probability: Probability = 0.5,
     changes: Set = None,
@@ -89,8 +91,9 @@ def core_command(
     from outspan.measure.core import core
     from outspan.measure.study import BASELINE, OWN_KEYS, configurations
 
-    names = names_in(transforms)
-    baseline = configurations(base_recipe("core", recipe, data, model, changes, OWN_KEYS), names, probability)[BASELINE]
+    given = base_recipe("core", recipe, data, model, changes, OWN_KEYS)
+    names = names_in(transforms, given)
+    baseline = configurations(given, names, probability)[BASELINE]
     chosen = core(_study(baseline, seeds, out, shared_batches, jobs), names)
     found = chosen.found
     for entry in found["path"]:

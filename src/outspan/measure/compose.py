@@ -24,7 +24,7 @@ def compositions(baseline: Recipe, transforms: Sequence[str], *, additive: bool 
         raise ValueError(f"compositions need at least 2 different transforms, got {list(transforms)}")
     found = configurations(baseline, transforms, baseline.probability)
     for pair in combinations(transforms, 2) if additive else permutations(transforms, 2):
-        recipe = one_after_another(baseline, pair)
+        recipe = one_after_another(found[BASELINE], pair)
         found[name_of(pair, additive=additive)] = replace(recipe, policy="blend") if additive else recipe
     return found
 

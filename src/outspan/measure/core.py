@@ -7,7 +7,7 @@ from typing import Any
 from outspan.config import Recipe
 from outspan.measure.compose import name_of, summary
 from outspan.measure.scores import intervals
-from outspan.measure.study import BASELINE, Measured, Study, configurations, one_after_another
+from outspan.measure.study import BASELINE, Measured, Study, check_transforms, one_after_another
 from outspan.measure.summary import about
 
 WITHIN = 0.1  # of the best error score
@@ -27,7 +27,7 @@ def core(study: Study, transforms: Sequence[str], *, seed: int = 0) -> Core:
     The core is the shortest of these sets, none included, whose error is within 10 % of the lowest. All are judged by the same
     test images, so the lowest error is a little too good: it is the luckiest of those tried.
     """
-    configurations(study.baseline, transforms, study.baseline.probability)  # refuse what cannot be measured before training
+    check_transforms(study.baseline, transforms)
     measured = study.run({BASELINE: study.baseline})
     path, seen = [_entry([], measured, seed)], dict(measured.predictions)
     while left := [name for name in transforms if name not in path[-1]["transforms"]]:

@@ -53,18 +53,26 @@ def configurations(recipe: Recipe, transforms: Iterable[str], probability: float
     if not 0 < probability <= 1:
         raise ValueError(f"probability must lie in (0, 1], got {probability}")
     baseline = replace(unaugmented(recipe), policy="none", probability=probability)
-    found = {BASELINE: baseline} | {name: one_after_another(baseline, [name]) for name in transforms}
-    if len(found) == 1:
+    transforms = list(transforms)
+    check_transforms(recipe, transforms)
+    return {BASELINE: baseline} | {name: one_after_another(baseline, [name]) for name in transforms}
+
+
+def check_transforms(recipe: Recipe, transforms: Sequence[str]) -> None:
+    """Refuse what cannot be measured on a recipe's data, by name and reason."""
+    if not transforms:
         raise ValueError("there is no transform to measure")
-    return found
+    known, allowed = TEXT_TRANSFORMS if is_textual(recipe.data) else TRANSFORMS, measurable(recipe.data, recipe.cache)
+    for name in transforms:
+        transform = find(name, known)
+        if name not in allowed:
+            why = {"identity": "changes nothing: that is the baseline", "back_translation": "needs a cache: --set cache=FILE"}
+            keeps = "mixes labels: only transforms that keep an image's label are measured"
+            raise ValueError(f"{name!r} {keeps if transform.mixes else why[name]} (known: {', '.join(allowed)})")
 
 
 def one_after_another(baseline: Recipe, transforms: Sequence[str]) -> Recipe:
     """Return the recipe of some transforms in their order, each with its own probability and level."""
-    for name in transforms:
-        if find(name).mixes:
-            others = ", ".join(measurable(baseline.data, baseline.cache))
-            raise ValueError(f"{name!r} mixes labels: only transforms that keep an image's label are measured ({others})")
     return replace(baseline, policy="sequence", transforms=",".join(transforms))
 
 

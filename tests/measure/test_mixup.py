@@ -27,11 +27,11 @@ def few(monkeypatch) -> Data:
 
 def test_what_is_trained(few):
     found = configurations(RECIPE, 1e-3, [0.0, 1.0])
-    assert list(found) == [BASELINE, "l2-0.001", "mixup-0.001", "same-class-0-l2-0.001", "same-class-1-l2-0.001"]
+    assert list(found) == [BASELINE, "l2-0.001", "mixup-0.001", "same-class-0.0-l2-0.001", "same-class-1.0-l2-0.001"]
     assert [recipe.weight_decay for recipe in found.values()] == [5e-4, *[1e-3] * 4]
     images, labels = few.train.images, few.train.labels
     last = Normalize((0.0,), (1.0,))
-    for name, share in (("mixup-0.001", None), ("same-class-0-l2-0.001", 0.0), ("same-class-1-l2-0.001", 1.0)):
+    for name, share in (("mixup-0.001", None), ("same-class-0.0-l2-0.001", 0.0), ("same-class-1.0-l2-0.001", 1.0)):
         plan = build_policy(found[name], torch.nn.Identity(), few, last)(images, labels, step=0).plan
         assert plan.names == ("mixup",)
         assert (plan.ops == 0).all()
@@ -41,6 +41,13 @@ def test_what_is_trained(few):
     for name in (BASELINE, "l2-0.001"):
         plan = build_policy(found[name], torch.nn.Identity(), few, last)(images, labels, step=0).plan
         assert not plan.ops.numel()
+
+
+def test_nearly_equal_numbers_have_names_of_their_own():
+    shares = [0.3, 0.1 + 0.2]
+    one, other = (configurations(RECIPE, decay, shares) for decay in (1e-3, 1.0000001e-3))
+    assert len(one) == 5
+    assert one.keys() & other.keys() == {BASELINE}
 
 
 def test_the_weight_decay_is_chosen_on_images_held_out_of_train(few, tmp_path, monkeypatch):

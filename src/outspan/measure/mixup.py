@@ -38,12 +38,12 @@ def configurations(baseline: Recipe, weight_decay: float, shares: Sequence[float
     decayed = replace(baseline, weight_decay=weight_decay)
     mixed = replace(decayed, defaults="mixup")
     by_share = {same_class(share, weight_decay): replace(mixed, same_class=share) for share in shares}
-    return {BASELINE: baseline, f"l2-{weight_decay:g}": decayed, f"mixup-{weight_decay:g}": mixed, **by_share}
+    return {BASELINE: baseline, f"l2-{weight_decay!r}": decayed, f"mixup-{weight_decay!r}": mixed, **by_share}
 
 
 def same_class(share: float, weight_decay: float) -> str:
     """Return what mixup with a share of partners of the same class is called in a study's folder."""
-    return f"same-class-{share:g}-l2-{weight_decay:g}"
+    return f"same-class-{share!r}-l2-{weight_decay!r}"  # whole: no two are called alike
 
 
 def check_asked(baseline: Recipe, weight_decays: Sequence[float], shares: Sequence[float] = SHARES) -> None:
@@ -80,9 +80,9 @@ def tune(study: Study, weight_decays: Sequence[float]) -> Tuned:
         watch=study.watch,
         data=Data(data.name, kept, held, data.classes),
     )
-    recipes = {f"l2-{value:g}": replace(study.baseline, weight_decay=value) for value in tried}
+    recipes = {f"l2-{value!r}": replace(study.baseline, weight_decay=value) for value in tried}
     found = apart.run(recipes).predictions
-    accuracies = {value: summary(found[f"l2-{value:g}"])["accuracy"] for value in tried}
+    accuracies = {value: summary(found[f"l2-{value!r}"])["accuracy"] for value in tried}
     return Tuned(max(tried, key=lambda value: accuracies[value]), accuracies, len(held))
 
 
@@ -96,7 +96,7 @@ def study_mixup(study: Study, weight_decays: Sequence[float], shares: Sequence[f
 def mixup_summary(measured: Measured, tuned: Tuned, shares: Sequence[float] = SHARES, *, seed: int = 0) -> dict[str, Any]:
     """Return the scores beside one another, the curve over the share of the same class, and the margins, as numbers."""
     decay, several = tuned.weight_decay, measured.predictions
-    table = {BASELINE: BASELINE, "l2": f"l2-{decay:g}", "mixup": f"mixup-{decay:g}"}
+    table = {BASELINE: BASELINE, "l2": f"l2-{decay!r}", "mixup": f"mixup-{decay!r}"}
     if 1.0 in shares:
         table["same_class"] = same_class(1.0, decay)
     around = intervals(several, seed=seed)
@@ -108,7 +108,7 @@ def mixup_summary(measured: Measured, tuned: Tuned, shares: Sequence[float] = SH
         }
         for share in shares
     ]
-    tried = {f"{value:g}": accuracy for value, accuracy in tuned.tried.items()}
+    tried = {repr(value): accuracy for value, accuracy in tuned.tried.items()}
     return {
         **about(measured.settings, measured.seeds, several, seed=seed),
         "weight_decay": {"chosen": decay, "held_out": tuned.held_out, "accuracy": tried},
@@ -122,7 +122,7 @@ def _margins(measured: Measured, decay: float, shares: Sequence[float], seed: in
     """Return histograms of margins, averaged over seeds: where the baseline's vote is right, is wrong, and is corrected."""
     several, mean = measured.predictions, {name: own.double().mean(0) for name, own in measured.margins.items()}
     right = majority(several[BASELINE], seed=seed).classes == several[BASELINE].labels
-    mixed = f"mixup-{decay:g}"
+    mixed = f"mixup-{decay!r}"
     found: dict[str, Any] = {"bins": "10 of equal width from 0 to 1, margins averaged over seeds"}
     for kind, where in (("right", right), ("wrong", ~right)):
         found[kind] = {"baseline": histogram(mean[BASELINE][where]), "mixup": histogram(mean[mixed][where])}

@@ -1,6 +1,7 @@
 """The commands `outspan compose`, `core` and `mixup`, run as a user runs them."""
 
 import json
+from itertools import product
 
 import pytest
 from PIL import Image
@@ -92,6 +93,21 @@ def test_shared_batches_are_said(command, options, file, asked, tmp_path, run):
         said = run(command, *asked, "--set", "epochs=1", *options, *extra, "-o", out)
         assert ("Shared batches: all seeds saw the same images" in said) == bool(extra)
         assert ("note" in json.loads((out / file).read_text())) == bool(extra)
+
+
+def test_a_core_recipe_finds_its_data_from_anywhere(tmp_path, run, monkeypatch):
+    """ImageNet is a name, which $OUTSPAN_DATA says the place of; any other folder is a path."""
+    for kind, name, shade in product(("train", "val"), ("dark", "light"), (40, 45)):
+        (tmp_path / "imagenet" / kind / name).mkdir(parents=True, exist_ok=True)
+        picture = Image.new("RGB", (9, 9), (shade + 150 * (name == "light"), shade, 0))
+        picture.save(tmp_path / "imagenet" / kind / name / f"{shade}.png")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    options = ("--model", "mlp-3", "--seeds", 2, "--transforms", "invert", "--set", "size=8", "--set", "epochs=1")
+    for folder, expected in (("elsewhere", "imagenet"), ("", str(tmp_path / "imagenet"))):
+        monkeypatch.chdir(tmp_path / folder)
+        run("core", "--data", "imagenet", *options, "-o", tmp_path / f"m{folder}")
+        assert read_recipe(tmp_path / f"m{folder}" / "core.toml").data == expected
 
 
 @pytest.mark.parametrize("command", ["compose", "core"])

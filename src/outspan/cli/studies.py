@@ -84,12 +84,10 @@ def core_command(
 
     Example: outspan core --data digits --transforms rotate,random_crop,cutout,translate_x --seeds 9 -o runs/measured
     """
-    from dataclasses import replace
-
     from outspan.config import write_recipe
-    from outspan.data.sets import SETS
     from outspan.measure.core import core
     from outspan.measure.study import BASELINE, OWN_KEYS, configurations
+    from outspan.train.loop import found_from_anywhere
 
     given = base_recipe("core", recipe, data, model, changes, OWN_KEYS)
     names = names_in(transforms, given)
@@ -107,11 +105,13 @@ def core_command(
     )
     for line in ["Chosen by these test images: expect a little more error on others.", *said_of_votes(found)]:
         typer.echo(line)
-    path = Path(baseline.data)
-    own = replace(chosen.recipe, data=baseline.data if baseline.data in SETS else str(path.resolve()))
     error, best = (f"{100 * entry['error']:.2f} %" for entry in (found, found["best"]))
     said = f"Error of a vote of {seeds} seeds: {error}; of the best set found: {best}."
-    text = write_recipe(own, f"The core set that `outspan core` found: {' + '.join(found['core']) or 'none'}.", said)
+    text = write_recipe(
+        found_from_anywhere(chosen.recipe),
+        f"The core set that `outspan core` found: {' + '.join(found['core']) or 'none'}.",
+        said,
+    )
     write_whole(out / "core.toml", lambda partial: partial.write_text(text, encoding="utf-8"))
     write_whole(out / "core.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
     typer.echo(f"wrote core.json and core.toml in {out}; train with it: outspan train {out / 'core.toml'} -o RUN")

@@ -114,10 +114,7 @@ def train(
         device = torch.device(device)
         setting = {"compiled": compile, "deterministic": deterministic}
         setting["graphs"] = graphs and device.type == "cuda"
-        if data is None and recipe.data not in SETS:  # the run must find it from any folder
-            recipe = replace(recipe, data=_from_anywhere(recipe.data))
-        if is_textual(recipe.data):
-            recipe = replace(recipe, model=_from_anywhere(recipe.model), cache=_from_anywhere(recipe.cache))
+        recipe = found_from_anywhere(recipe)
         file, mark, part = recipe.policy_file.partition("#")
         recipe = replace(recipe, policy_file=_from_anywhere(file) + mark + part)
         run = _Run(recipe, out, device, data or load_for(recipe, skip_bad=skip_bad), setting)
@@ -264,6 +261,13 @@ def _last(mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) 
     if not mean:
         return Framed()
     return Normalize(tuple(mean), tuple(std), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
+
+
+def found_from_anywhere(recipe: Recipe) -> Recipe:
+    """Return a recipe that finds its data, and for text its model and cache, from any folder."""
+    if is_textual(recipe.data):
+        recipe = replace(recipe, model=_from_anywhere(recipe.model), cache=_from_anywhere(recipe.cache))
+    return recipe if recipe.data in SETS else replace(recipe, data=_from_anywhere(recipe.data))
 
 
 def initial(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:

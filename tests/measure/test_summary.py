@@ -17,7 +17,8 @@ def test_summary_by_hand():
     baseline = torch.tensor([[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 0], [0, 1, 2, 0]])
     rotate = labels.repeat(4, 1)
     several = {BASELINE: Predictions(baseline, labels), "rotate": Predictions(rotate, labels)}
-    found = summarise(Measured({"shared_batches": False}, range(4), ("a", "b", "c"), several))
+    measured, counts = Measured({"shared_batches": False}, range(4), ("a", "b", "c"), several), set()
+    found = summarise(measured)
     assert found["ties"] == found["baseline"]["ties"] == 1
     assert found["seeds"] == [0, 1, 2, 3]
     assert found["samples"] == 4
@@ -26,7 +27,10 @@ def test_summary_by_hand():
     assert found["baseline"]["accuracy"]["value"] == 11 / 16
     entry = found["transforms"]["rotate"]
     assert entry["error"]["value"] == entry["instability"]["value"] == entry["ties"] == 0
-    assert entry["corrected"]["count"] in (1, 2)  # the tied one may have been drawn right
+    for seed in range(8):  # the tied one is drawn right or wrong, and then corrected
+        other = summarise(measured, seed=seed)
+        counts.add((other["baseline"]["error"]["value"], other["transforms"]["rotate"]["corrected"]["count"]))
+    assert counts == {(0.25, 1), (0.5, 2)}
     assert entry["broken"] == {"count": 0, "accuracy": None}
     assert entry["difference"]["error"]["value"] == -found["baseline"]["error"]["value"]
     assert entry["difference"]["verdict"] == "not told apart"  # four samples tell nothing

@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -67,6 +68,20 @@ def test_methods_are_what_they_are_called():
     assert (made("uncertain", "figure-4").candidates, made("uncertain", "figure-4").keep) == (8, 4)
     assert (made("adv-aa").policy, made("adv-aa").adversaries) == ("adversarial", 8)
     assert recipe_of(find_item("table-3"), "imagenet/resnet-50", "aa").defaults == "flip"
+
+
+def test_baselines_apply_what_the_paper_says():
+    """Section 5.1: crop and flip on CIFAR, cutout on every image of SVHN, flips of what was cropped in reading for ImageNet."""
+    expected = {"cifar10/wrn-28-10": {"random_crop", "horizontal_flip"}, "svhn/wrn-28-10": {"cutout"}}
+    expected["imagenet/resnet-50"] = {"horizontal_flip"}
+    for row, names in expected.items():
+        recipe = recipe_of(find_item("table-3"), row, "baseline")
+        data = replace(load("digits"), name=recipe.data)
+        policy = build_policy(recipe, build("mlp", data.train.shape, 10), data, Normalize((0.5,), (0.2,)))
+        plan = policy(data.train.images[:50], data.train.labels[:50], step=0).drawn
+        assert {plan.names[op] for op in plan.ops.unique().tolist() if op >= 0} == names
+        if row.startswith("svhn"):
+            assert bool((plan.ops >= 0).any(1).all())
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ BASELINES: Mapping[str, Proposal] = MappingProxyType(
     {
         "none": sequence(),
         "cifar": sequence(_CROP, _FLIP),
-        "svhn": sequence(_CROP),
+        "svhn": sequence(Step("cutout")),  # on every image, uncropped
         "imagenet": sequence(Step("resized_crop"), _FLIP),
         "imagenet-cropped": sequence(_FLIP),
     }

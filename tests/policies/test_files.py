@@ -67,6 +67,18 @@ def test_a_list_is_read_as_json_as_python_and_out_of_published_code(tmp_path):
     assert plans[0] == plans[1] == plans[2]
 
 
+def test_a_mark_may_be_the_paths_own_and_text_may_begin_with_one(tmp_path):
+    pairs = [[["Invert", 1.0, 0.5], ["Rotate", 0.5, 1.0]]]
+    (tmp_path / "a#b").mkdir()
+    code = f"\ufeffdef found():\n    return {pairs}\n"
+    files = [write(tmp_path / "a#b" / "good.json", pairs), write(tmp_path / "list#one", pairs)]
+    files.append(write(tmp_path / "a#b" / "c.py", code) + "#found")
+    plans = [fast_autoaugment(file)(50, rng=rng.generator(0)).to_json() for file in files]
+    assert plans[0] == plans[1] == plans[2]
+    numbers = policy(invert=(10, 0))
+    assert schedule(tmp_path / "a#b" / "s", ["\ufeff" + change(numbers, numbers, epoch=1)]).ends == (1,)
+
+
 def test_a_function_of_several_lists_is_read_whole(tmp_path):
     """As the published archive.py writes its first policy: several named lists, and their sum."""
     one, two, three = ([[[name, 1.0, 0.5], [name, 0.5, 1.0]]] for name in ("Invert", "Rotate", "Color"))
@@ -112,6 +124,9 @@ def test_a_function_that_does_more_is_refused_with_its_line(body, message, tmp_p
         ("['9', '8', 11, 12, [0], [0]]\n['9', '8', 11, 12, [0], [0]]", "not one list"),
         ("\0", "not a list"),
         ("(" * 5000, "not a list"),
+        ("[[[" + "-" * 900 + "'a', 1, 1], ['Invert', 1, 1]]]", "not a list|nested too deeply|expected a name"),
+        ("", "the file is empty"),
+        ("# nothing\n", "the file is empty"),
     ],
 )
 def test_what_is_not_fast_autoaugments_is_refused_with_its_line(text, message, tmp_path):

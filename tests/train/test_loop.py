@@ -14,7 +14,7 @@ from outspan.data.sets import Data, load, load_for
 from outspan.data.splits import Split
 from outspan.policies.named import POLICIES
 from outspan.train import Stopped, checkpoint, compositions, loop
-from outspan.train.loop import accuracy, hold_out, load_run, lr_at, train
+from outspan.train.loop import accuracy, hold_out, load_model, load_run, lr_at, train
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
 
@@ -69,11 +69,16 @@ def test_every_policy_trains(policy, tmp_path):
     assert math.isfinite(summary.loss)
 
 
-def test_a_policy_file_that_has_changed_is_another_run(tmp_path):
-    recipe = replace(SMALL, **published(tmp_path, "fastautoaugment"), epochs=1)
+@pytest.mark.parametrize("folder", ["files", "a#b"])
+def test_a_policy_file_that_has_changed_is_another_run(folder, tmp_path, monkeypatch):
+    (tmp_path / folder).mkdir()
+    published(tmp_path / folder, "fastautoaugment")
+    recipe = replace(SMALL, policy="fastautoaugment", policy_file=f"{folder}/policy.txt", epochs=1)
+    monkeypatch.chdir(tmp_path)
     train(recipe, out=tmp_path / "run", data=few(40))
-    (tmp_path / "policy.txt").write_text("[[['Invert', 1.0, 0.5], ['Rotate', 0.5, 0.9]]]")
-    with pytest.raises(ValueError, match=r"the data has changed since \(policy_file"):
+    assert load_model(tmp_path / "run").recipe.policy_file == str(tmp_path / folder / "policy.txt")  # from any folder
+    (tmp_path / folder / "policy.txt").write_text("[[['Invert', 1.0, 0.5], ['Rotate', 0.5, 0.9]]]")
+    with pytest.raises(ValueError, match="the policy file has changed since"):
         train(recipe, out=tmp_path / "run", data=few(40))
 
 

@@ -4,6 +4,7 @@ Both are lists as Python writes them (the first is JSON, too); they are parsed, 
 """
 
 import ast
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -76,11 +77,20 @@ _COUNTS = (0.2, 0.5)  # none for a fifth of the images, one for three tenths, tw
 _NUMBERS = 4 * len(PBA)  # every transform twice, each time a probability and a magnitude
 
 
+def file_and_function(file: str) -> tuple[str, str]:
+    """Return the two parts of `FILE#FUNCTION`, the second "" where there is none: a # may be the path's own."""
+    path, mark, name = file.rpartition("#")
+    return (path, name) if mark and name.isidentifier() and not os.path.isfile(file) else (file, "")
+
+
 def fast_autoaugment(file: str) -> Proposal:
     """Read pairs of [name, probability, level], one pair an image; `FILE#FUNCTION` reads a list in published code."""
-    path, _, name = file.partition("#")
-    listed = _find(Path(path), name)
-    options = [step for pair in _items(path, listed, "a list of pairs") for step in _read_pair(path, pair)]
+    path, name = file_and_function(file)
+    try:
+        listed = _find(Path(path), name)
+        options = [step for pair in _items(path, listed, "a list of pairs") for step in _read_pair(path, pair)]
+    except RecursionError:
+        raise ValueError(f"{path}: nested too deeply: not a policy file") from None
     if not options:
         _refuse(path, listed, "the list is empty")
     count = np.uint64(len(options) // 2)
@@ -193,6 +203,8 @@ def _find(path: Path, name: str) -> ast.expr:
         raise ValueError(f"{path}, line {error.lineno}: not a list as Python or JSON writes it ({error.msg})") from None
     except (ValueError, MemoryError, RecursionError) as error:
         raise ValueError(f"{path}: not a list as Python or JSON writes it ({error or type(error).__name__})") from None
+    if not body:
+        raise ValueError(f"{path}: the file is empty")
     if not name and len(body) == 1 and isinstance(body[0], ast.Expr):
         return body[0].value
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
@@ -237,7 +249,7 @@ def _text(path: Path) -> str:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise ValueError(f"{path}: more than {_MOST_BYTES:,} bytes: not a policy file")
-        return data.decode()
+        return data.decode("utf-8-sig")  # some editors put a mark at the beginning
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:

@@ -20,6 +20,7 @@ from outspan.data.sets import SETS, AnySplit, Data, as_read, is_textual, load_fo
 from outspan.files import write_lines
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
+from outspan.policies.files import file_and_function
 from outspan.policies.named import build_policy
 from outspan.policies.plain import Batch
 from outspan.policies.uncertain import evaluating
@@ -115,8 +116,8 @@ def train(
         setting = {"compiled": compile, "deterministic": deterministic}
         setting["graphs"] = graphs and device.type == "cuda"
         recipe = found_from_anywhere(recipe)
-        file, mark, part = recipe.policy_file.partition("#")
-        recipe = replace(recipe, policy_file=_from_anywhere(file) + mark + part)
+        file = file_and_function(recipe.policy_file)[0]
+        recipe = replace(recipe, policy_file=_from_anywhere(file) + recipe.policy_file[len(file) :])
         run = _Run(recipe, out, device, data or load_for(recipe, skip_bad=skip_bad), setting)
         return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
 
@@ -236,7 +237,7 @@ def _from_anywhere(name: str) -> str:
 
 def _digest(name: str) -> str:
     """Return what tells a file from a changed one, "" where there is none."""
-    path = Path(name.partition("#")[0])
+    path = Path(file_and_function(name)[0])
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
@@ -415,8 +416,11 @@ def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], st
 
 def _same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
     for key, value in about.items():
-        if stored.get(key) != value:
-            raise ValueError(f"{out}: the data has changed since ({key} {stored.get(key)!r} then, {value!r} now)")
+        then = stored.get(key)
+        if then != value and key == "policy_file":
+            raise ValueError(f"{out}: the policy file has changed since (SHA-256 {then} then, {value} now)")
+        if then != value:
+            raise ValueError(f"{out}: the data has changed since ({key} {then!r} then, {value!r} now)")
 
 
 def _writer(out: Path, step: int) -> Any:

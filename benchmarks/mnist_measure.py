@@ -82,7 +82,7 @@ class _Run:
     def table(self) -> None:
         """Measure 20 transforms and two compositions, and compare with the paper's table."""
         paper = json.loads((ROOT / "results/paper-mnist-transforms.json").read_text())
-        study, began = self._study("mnist"), time.perf_counter()
+        study, began = self._study(), time.perf_counter()
         recipes = configurations(study.baseline, paper["error"], study.baseline.probability)
         study.run(recipes)  # apart from the pairs: plans of one depth are drawn as one
         recipes |= {name_of(pair): one_after_another(study.baseline, pair) for pair in PAIRS}
@@ -115,7 +115,7 @@ class _Run:
         self._compose("mnist-compositions-additive", additive=True)
 
     def _compose(self, name: str, *, additive: bool) -> None:
-        study, began = self._study("mnist"), time.perf_counter()
+        study, began = self._study(), time.perf_counter()
         found = graph(compose(study, FIVE, additive=additive), FIVE, additive=additive)
         for pair in found["pairs"]:
             mark = "→" if pair["edge"] else " "
@@ -126,7 +126,7 @@ class _Run:
 
     def core(self) -> None:
         """Find the core of the five."""
-        study, began = self._study("mnist"), time.perf_counter()
+        study, began = self._study(), time.perf_counter()
         found = core(study, FIVE).found
         for entry in found["path"]:
             print(f"{100 * entry['error']:5.2f} %  {' + '.join(entry['transforms']) or 'none'}")
@@ -135,7 +135,7 @@ class _Run:
 
     def mixup(self) -> None:
         """Study mixup on MNIST, its weight decay tuned."""
-        self._mixup("mnist", self._recipe("mnist"), [1e-4, 3e-4, 1e-3, 3e-3], SHARES, 9)
+        self._mixup("mnist", self._recipe("paper/mnist-mlp"), [1e-4, 3e-4, 1e-3, 3e-3], SHARES, 9)
 
     def cifar(self) -> None:
         """Study mixup on CIFAR-10; the baseline has no weight decay, the others the paper's."""
@@ -163,8 +163,8 @@ class _Run:
         others = [f"data={self.asked.data}"] if self.asked.data else []
         return make_recipe(ROOT / f"recipes/{name}.toml", [*changes, *others, *self.asked.changes])
 
-    def _study(self, name: str) -> Study:
-        return self._open(configurations(self._recipe(name), FIVE, 0.5)[BASELINE], name, 9)
+    def _study(self) -> Study:
+        return self._open(configurations(self._recipe("paper/mnist-mlp"), FIVE, 0.5)[BASELINE], "mnist", 9)
 
     def _open(self, baseline: Recipe, name: str, seeds: int) -> Study:
         options = {"device": self.device, "jobs": self.asked.jobs, "watch": self._watch}

@@ -1,5 +1,6 @@
 """The paper's tables as data: numbers against the text, recipes of cells, and what is said of each."""
 
+import json
 import shlex
 import subprocess
 from dataclasses import replace
@@ -114,8 +115,21 @@ def test_what_is_said_follows_from_the_files(tmp_path, monkeypatch):
         (folder / f"data_batch_{i}.bin").touch()
     assert status(item).startswith("runnable (not here: cifar100): outspan reproduce figure-4")
     (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "figure-4.json").touch()
-    assert status(item) == "measured here: results/figure-4.json"
+    cells = [{"row": row, "method": method, "accuracies": [0.9]} for row, own in item.cells.items() for method in own]
+    for held, said in (
+        (cells, "results/figure-4.json ("),
+        (cells[1:2], "in part: results/figure-4.json (cifar10/wrn-28-10 uncertain)"),
+        ([cells[1] | {"accuracies": []}], "in part: results/figure-4.json (none at full scale)"),
+    ):
+        (tmp_path / "results" / "figure-4.json").write_text(json.dumps({"scale": 1.0, "cells": held}))
+        assert status(item).startswith(f"measured here: {said}")
+    (tmp_path / "results" / "figure-4.json").write_text(json.dumps({"scale": 0.1, "cells": cells}))
+    assert status(item) == "measured here: in part: results/figure-4.json (none at full scale)"
+    measure = {"settings": {"model": "wide_resnet-28-2", "epochs": 30}, "seeds": [0, 1, 2]}
+    (tmp_path / "results" / "cifar10-mixup.json").write_text(json.dumps(measure))
+    said = "results/cifar10-mixup.json (wide_resnet-28-2, 30 epochs, 3 seeds)"
+    assert status(PAPER["table-7"]) == f"measured here: in part: {said}"  # MNIST's is not here
+    assert status(PAPER["figure-6"]) == f"measured here: {said}"
     assert "image-net.org" in str(paper.missing_data("imagenet"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "imagenet" / "train").mkdir(parents=True)

@@ -1,5 +1,6 @@
 """The paper's tables and figures (arXiv:2005.00695) as data: what it printed, what of it is here, and its cells as runs."""
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -192,14 +193,31 @@ def measured(item: Item) -> list[Path]:
 
 
 def status(item: Item) -> str:
-    """Say of a table or figure: measured here, with the files; runnable; or which data it needs."""
+    """Say of a table or figure: measured here, all or in part, with the files; runnable; or which data it needs."""
     if files := measured(item):
-        return f"measured here: {', '.join(f'results/{path.name}' for path in files)}"
+        holds = {path: json.loads(path.read_text()) for path in files}
+        wanted = {(row, method) for row, numbers in item.cells.items() for method in numbers if numbers[method] != "-"}
+        left = wanted - {cell for found in holds.values() for cell in _cells(found)}
+        every = all(any(path.match(pattern) for path in files) for pattern in item.results)
+        part = "" if every and not left else "in part: "
+        return f"measured here: {part}{', '.join(f'results/{path.name}{_setting(holds[path])}' for path in files)}"
     absent = {name: said for name in item.data if (said := missing_data(name)) is not None}
     if item.data and len(absent) == len(item.data):
         return f"needs data that is not here: {'; '.join(absent.values())}"
     part = f" (not here: {', '.join(absent)})" if absent else ""
     return f"runnable{part}: {item.command}"
+
+
+def _cells(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the cells that a result of `reproduce` holds at full scale."""
+    return [(cell["row"], cell["method"]) for cell in found.get("cells", ()) if cell["accuracies"] and found["scale"] == 1]
+
+
+def _setting(found: Mapping[str, Any]) -> str:
+    """Say how a file's numbers were made: a measure's model, epochs and seeds, or which cells of a table it holds."""
+    if "settings" in found:
+        return f" ({found['settings']['model']}, {found['settings']['epochs']} epochs, {len(found['seeds'])} seeds)"
+    return f" ({', '.join(' '.join(cell) for cell in _cells(found)) or 'none at full scale'})" if "cells" in found else ""
 
 
 def recipe_of(item: Item, row: str, method: str, *, file: str = "") -> Recipe:

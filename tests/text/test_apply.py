@@ -126,17 +126,35 @@ def test_the_law_of_what_comes_in_sums_to_one(tokenizer, texts):
 
 
 def test_batches_are_of_like_length_and_whole(tokenizer):
-    split = split_of(reviews(33), tokenizer)
-    order = torch.from_numpy(rng.generator(0, "order", 0).permutation(33))
+    split = split_of(reviews(201), tokenizer)
+    order = torch.from_numpy(rng.generator(0, "order", 0).permutation(201))
     batches = split.cut(order, 4)
-    assert [len(rows) for rows in batches].count(4) == 8
-    assert sorted(int(row) for rows in batches for row in rows) == list(range(33))
+    assert [len(rows) for rows in batches].count(4) == 50
+    assert sorted(int(row) for rows in batches for row in rows) == list(range(201))
     lengths = torch.from_numpy(split.corpus.lengths)
     spread = sum(int(lengths[rows].max() - lengths[rows].min()) for rows in batches)
     plain = sum(int(lengths[rows].max() - lengths[rows].min()) for rows in order.split(4))
     assert spread < plain / 2
     firsts = [float(lengths[rows].float().mean()) for rows in batches]
     assert firsts != sorted(firsts)  # but not the short ones first
+
+
+def test_every_epoch_has_batches_of_its_own(tokenizer):
+    split = split_of(reviews(130), tokenizer)
+    lengths = torch.from_numpy(split.corpus.lengths)
+    seen, last = [], []
+    for epoch in range(30):
+        batches = split.cut(torch.from_numpy(rng.generator(0, "order", epoch).permutation(130)), 8)
+        seen += [frozenset(rows.tolist()) for rows in batches]
+        last.append(float(lengths[batches[-1]].float().mean()))
+    assert len(set(seen)) > 0.95 * len(seen)
+    assert sum(last) / 30 == pytest.approx(float(lengths.float().mean()), rel=0.15)  # the short one is of any length
+
+
+def test_special_tokens_in_a_document_are_text(tokenizer):
+    found = Framed()(whole(split_of(["the [SEP] film [PAD] [CLS]"], tokenizer)))[0].tolist()
+    assert (found.count(2), found.count(3)) == (1, 1)
+    assert 0 not in found[: found.index(3)]
 
 
 def test_images_and_text_do_not_take_one_anothers_transforms(tokenizer):

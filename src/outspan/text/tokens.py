@@ -50,6 +50,7 @@ def wrap_tokenizer(backend: Any, padding: int) -> Tokenizer:
     """Return a backend of the tokenizers library with what is around a text; it neither cuts nor pads."""
     backend.no_truncation()
     backend.no_padding()
+    backend.encode_special_tokens = True  # "[SEP]" in a document is text
     whole = backend.encode("a")
     special = np.array(whole.special_tokens_mask, dtype=bool)
     inside = np.flatnonzero(~special)
@@ -60,6 +61,8 @@ def wrap_tokenizer(backend: Any, padding: int) -> Tokenizer:
     kept = np.array([bool(name) and _UNUSED.fullmatch(name) is None for name in names])
     kept[[number for number, token in backend.get_added_tokens_decoder().items() if token.special and number < size]] = False
     kept[[i for i in (*ids[:first], *ids[last:], padding) if i < size]] = False
+    if not kept.any():
+        raise ValueError("its tokenizer has no words: is tokenizer.json there?")
     wordlike = np.array([any(map(str.isalnum, name)) for name in names]) & kept
     return Tokenizer(backend, tuple(ids[:first]), tuple(ids[last:]), padding, np.flatnonzero(kept).astype(np.int32), wordlike)
 
@@ -132,14 +135,20 @@ class Encoded:
         return (), ()
 
     def cut(self, order: Tensor, batch: int) -> list[Tensor]:
-        """Return an order of the documents in batches of like length: sorted within windows, the batches then as drawn."""
+        """Return an order of the documents in batches of like length: sorted within windows, the batches then as drawn.
+
+        A window is a quarter of the documents at most, so that epochs differ; the last batch, where it is short, is as drawn.
+        """
         lengths = torch.from_numpy(np.minimum(self.corpus.lengths[self.rows], self.length))
         place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+        full = len(order) - len(order) % batch
+        size = max(1, min(_WINDOW, len(order) // (4 * batch))) * batch
         found = []
-        for window in order.split(_WINDOW * batch):
+        for first in range(0, full, size):
+            window = order[first : min(first + size, full)]
             alike = window[lengths[window].argsort(stable=True)].split(batch)
             found += sorted(alike, key=lambda rows: int(place[rows[0]]))  # where one of them was drawn: at random
-        return found
+        return found + ([order[full:]] if full < len(order) else [])
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,6 +97,9 @@ def test_every_form_of_imdb_reads_the_same(form, tmp_path, monkeypatch):
 def test_numbers_are_classes_in_their_order(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"t{i},{i % 11}\n" for i in range(110)))
     assert read_documents(path)[2] == tuple(map(str, range(11)))
+    found = ["0.5", "-1", "10", "2", "nan", "b", "-10", "a"]
+    write(path, "text,label\n" + "".join(f"t{i},{found[i % 8]}\n" for i in range(160)))
+    assert read_documents(path)[2] == ("-10", "-1", "0.5", "2", "10", "a", "b", "nan")
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,11 @@ def test_numbers_are_classes_in_their_order(tmp_path):
         ("a.csv", "text,label\na,b,1\n", "line 2: more fields than the header has; quote the text"),
         ("a.csv", 'text,label\n"a,1\n', "not CSV"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "a"\n', r"a\.jsonl, line 2: not JSON"),
+        ("a.csv", "text,label\ngood\n", r"line 2: nothing in the column 'label'"),
+        ("a.jsonl", '{"text": "a", "label": null}\n', r"line 1: nothing in the column 'label'"),
+        ("a.jsonl", '{"text": ["a"], "label": 1}\n', r"line 1: the column 'text' must be text, got list"),
+        ("a.jsonl", '{"text": "a", "label": [1]}\n', r"line 1: the column 'label' must be text or a number, got list"),
+        ("a.jsonl", '{"text": "a\\ud800", "label": 1}\n', r"line 1: half a character"),
         ("a.jsonl", "[1]\n", "line 1: expected an object with a text and a label, got list"),
     ],
 )

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import re
 import sys
 import zlib
@@ -140,13 +141,20 @@ def _classes(rows: Sequence[Row], path: Path) -> tuple[str, ...]:
     for where, _, label in rows:
         if not label.strip():
             raise ValueError(f"{where}: an empty label")
-    found = sorted(
-        {label for *_, label in rows}, key=lambda name: (not name.isdecimal(), name.rjust(20) if name.isdecimal() else name)
-    )
+    found = sorted({label for *_, label in rows}, key=_place)
     if not 2 <= len(found) <= _MOST_CLASSES or len(found) > max(2, len(rows) // 2):
         raise ValueError(f"{path}: the labels are {len(found)} different values in {len(rows)} rows, not classes; "
                          f"for another column: --set label_column=NAME")  # fmt: skip
     return tuple(found)
+
+
+def _place(label: str) -> tuple[float, str]:
+    """Return where a label stands: numbers in their order, then names in theirs."""
+    try:
+        number = float(label)
+    except ValueError:
+        return math.inf, label
+    return (number if math.isfinite(number) else math.inf), label
 
 
 def _table(folder: Path, kind: str) -> Path | None:
@@ -169,11 +177,14 @@ def _folder_rows(folder: Path) -> Iterator[Row]:
 def read_text(path: Path) -> str:
     """Return the text of one UTF-8 file."""
     try:
-        return clean(path.read_bytes().decode("utf-8-sig"))
+        text = clean(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 (byte {error.start}); convert it first") from None
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
+    if not text.strip():
+        raise ValueError(f"{path}: an empty document")
+    return text
 
 
 def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
@@ -182,11 +193,21 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
     found = _json_rows(path, lines) if path.name.lower().endswith((".jsonl", ".jsonl.gz")) else _csv_rows(path, lines)
     for where, row in found:
         for column in (text, label):
-            if row.get(column) is None:
+            if column not in row:
                 option = "text_column" if column == text else "label_column"
                 known = ", ".join(map(str, row)) or "none"
                 raise ValueError(f"{where}: no column {column!r} (it has {known}); for another: --set {option}=NAME")
-        yield where, clean(str(row[text])), str(row[label]).strip()
+            if row[column] is None:
+                raise ValueError(f"{where}: nothing in the column {column!r}")
+        if not isinstance(row[text], str):
+            raise ValueError(f"{where}: the column {text!r} must be text, got {type(row[text]).__name__}")
+        if not isinstance(row[label], str | int | float):
+            raise ValueError(f"{where}: the column {label!r} must be text or a number, got {type(row[label]).__name__}")
+        try:
+            f"{row[text]}{row[label]}".encode()
+        except UnicodeEncodeError:  # JSON can write what no text has
+            raise ValueError(f"{where}: half a character (a lone surrogate)") from None
+        yield where, clean(row[text]), str(row[label]).strip()
 
 
 def clean(text: str) -> str:

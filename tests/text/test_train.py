@@ -1,6 +1,7 @@
 """Text through the one loop: it learns, it resumes to the bit after any kill, and it refuses what makes no sense."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from outspan.data import sets
 from outspan.data.sets import as_read, is_textual, load
 from outspan.measure.study import measurable, measure
 from outspan.measure.summary import summarise
+from outspan.text.documents import read_text
 from outspan.text.models import load_classifier, load_tokenizer
 from outspan.text.tokens import encode
 from outspan.train import Stopped, checkpoint, compositions
@@ -51,10 +53,13 @@ def assert_same(one, other) -> None:
 
 
 def test_it_learns_and_can_be_asked(corpus, tiny_model, tmp_path, monkeypatch, capsys):
-    summary = train(small(corpus, tiny_model, policy="none", epochs=14), out=tmp_path / "run")
+    summary = train(small(corpus, tiny_model, policy="none", epochs=14, lr=0.005), out=tmp_path / "run")
     assert summary.accuracy > 0.9
     run, data = load_run(tmp_path / "run")
     assert accuracy(run.model, data.test, run.last, "cpu") == summary.accuracy
+    (tmp_path / "empty.txt").write_text(" \n")
+    with pytest.raises(ValueError, match=r"empty\.txt: an empty document"):
+        read_text(tmp_path / "empty.txt")
     (tmp_path / "new.txt").write_text("the plot is wonderful. a superb film.")
     for arguments in (["predict", tmp_path / "run", tmp_path / "new.txt"], ["evaluate", tmp_path / "run"]):
         monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments)])
@@ -161,10 +166,10 @@ def test_the_published_recipe_starts_on_a_tiny_bert(name, corpus, cache, tmp_pat
     given = read_recipe(RECIPES / f"{name}.toml")
     assert (given.depth, given.candidates, given.keep, given.length, given.truncate) == (1, 4, 1, 512, "tail")
     own = replace(given, data=str(corpus), model=str(tmp_path / "bert"), cache=str(cache), epochs=1)
-    assert 0 <= train(own, out=tmp_path / "run").accuracy <= 1
+    assert train(own, out=tmp_path / "run").steps == -(-40 // given.batch)
     header = (RECIPES / f"{name}.toml").read_text()
     assert "# Expected" in header
-    assert "95.96" in header or "results/imdb-minilm.json" in header
+    assert "95.96" in header or "not measured yet" in header
 
 
 def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_path):
@@ -173,7 +178,8 @@ def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_pat
     own = replace(
         recipe, data=str(corpus), model=str(tiny_model), cache=str(cache), length=48, validation=8, batch=8, policy="none"
     )
-    found = run_grid(own, {"lr": [1e-9, 0.01], "epochs": [14]}, out=tmp_path / "grid")
+    assert run_grid(own, {"lr": [1e-9], "epochs": [14]}, out=tmp_path / "grid")["chosen"] == "lr=1e-09,epochs=14"
+    found = run_grid(own, {"lr": [1e-9, 0.01], "epochs": [14]}, out=tmp_path / "grid")  # a grid may be made larger
     assert found["chosen"] == "lr=0.01,epochs=14"
     assert found["points"]["lr=0.01,epochs=14"] > found["points"]["lr=1e-09,epochs=14"]
     assert json.loads((tmp_path / "grid" / "grid.json").read_text()) == found
@@ -197,7 +203,6 @@ def test_measure_works_for_text(corpus, tiny_model, cache, tmp_path):
     found = summarise(measured)
     assert set(found["transforms"]) == set(names)
     assert found["samples"] == 20
-    assert all(0 <= entry["error"]["value"] <= 1 for entry in found["transforms"].values())
     assert "40 texts" in json.loads((tmp_path / "measured" / "settings.json").read_text())["train"]
 
 
@@ -272,6 +277,60 @@ def test_a_pickle_is_refused(tiny_model, tmp_path):
     (tmp_path / "pytorch_model.bin").unlink()
     with pytest.raises(ValueError, match="no weights"):
         load_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize("broken", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_broken_folder_is_refused_in_one_line(broken, tiny_model, tmp_path):
+    folder = tmp_path / "bert"
+    shutil.copytree(tiny_model, folder)
+
+    def load_both():
+        load_tokenizer(str(folder))
+        load_classifier(str(folder), 2, 48)
+
+    for content in (b"garbage", None):
+        (folder / broken).write_bytes(content) if content else (folder / broken).unlink()
+        with pytest.raises(ValueError, match=r"bert'? ?[^\n]*(cannot be loaded|no weights)[^\n]*$"):
+            load_both()
+
+
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_a_model_that_keeps_positions_for_itself_is_refused_before_it_trains(tmp_path):
+    from transformers import MPNetConfig, MPNetModel
+
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    MPNetModel(MPNetConfig(vocab_size=40, max_position_embeddings=20, **size)).save_pretrained(tmp_path)
+    assert load_classifier(str(tmp_path), 2, 18)(torch.full((2, 18), 5)).shape == (2, 2)
+    with pytest.raises(ValueError, match="does not take texts of 20 tokens"):
+        load_classifier(str(tmp_path), 2, 20)
+
+
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_a_model_without_padding_is_padded_with_the_end_of_a_text(tmp_path):
+    from transformers import GPT2Config, GPT2Model
+
+    def write(end):
+        config = GPT2Config(vocab_size=40, n_positions=20, n_embd=16, n_layer=1, n_head=2, bos_token_id=end, eos_token_id=end)
+        GPT2Model(config).save_pretrained(tmp_path)
+        return load_classifier(str(tmp_path), 2, 20).eval()
+
+    model = write(39)
+    short = torch.tensor([[5, 6, 7]])
+    padded = torch.nn.functional.pad(short, (0, 4), value=39)
+    assert torch.allclose(model(short), model(torch.cat([padded, torch.full((1, 7), 8)]))[:1], atol=1e-5)
+    with pytest.raises(ValueError, match="names no token for padding"):
+        write(None)
+
+
+def test_a_policy_of_images_is_refused_before_anything_is_trained(corpus, tiny_model, tmp_path, monkeypatch, capsys):
+    sets = [x for one in ("length=48", "epochs=1", f"model={tiny_model}", f"data={corpus}") for x in ("--set", one)]
+    arguments = ["compare", *sets, "--policies", "none,randaugment", "-o", str(tmp_path / "compared")]
+    monkeypatch.setattr(sys, "argv", ["outspan", *arguments])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert exited.value.code == 2
+    assert "the policy of text is one of" in capsys.readouterr().err.replace("\n", " ")
+    assert not (tmp_path / "compared").exists()
 
 
 def test_transformers_that_is_not_there_is_said(tiny_model, monkeypatch):

@@ -335,7 +335,7 @@ def test_what_is_held_out_is_not_trained_on():
     kept, held = hold_out(split, 10, 3)
     assert sorted([*kept.labels.tolist(), *held.labels.tolist()]) == list(range(50))
     assert len(held) == 10
-    with pytest.raises(ValueError, match="validation must be below the 50 train images, got 50"):
+    with pytest.raises(ValueError, match="validation must be below the 50 of train, got 50"):
         hold_out(split, 50, 0)
 
 

@@ -159,7 +159,7 @@ def compare(
 
     from outspan.config import make_recipe
     from outspan.data.sets import is_textual
-    from outspan.policies.named import check_policy
+    from outspan.policies.named import check_policy, check_text
     from outspan.report.compare import compare_figure, numbers, read_honestly
     from outspan.train.loop import train
 
@@ -170,6 +170,8 @@ def compare(
     names = list(dict.fromkeys(name.strip() for name in policies.split(",")))
     for name in names:
         check_policy(name)
+        if is_textual(given.data):
+            check_text(replace(given, policy=name))
     runs = {}
     for policy in names:
         for seed in range(seeds):

@@ -51,7 +51,7 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize |
     check_policy(recipe.policy)
     _check_file(recipe)
     if isinstance(last, Framed):
-        _check_text(recipe)
+        check_text(recipe)
     family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILY.get(data.name, "cifar")
     epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
     common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}
@@ -125,7 +125,7 @@ def check_policy(name: str) -> None:
         raise unknown("policy", name, POLICIES)
 
 
-def _check_text(recipe: Recipe) -> None:
+def check_text(recipe: Recipe) -> None:
     """Refuse what a text cannot be given: policies and transforms of images, and translation without its cache."""
     if recipe.policy not in _FOR_TEXT or recipe.defaults != "none":
         asked = f"{recipe.policy!r} with the defaults {recipe.defaults!r}"

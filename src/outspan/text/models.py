@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from outspan.shapes import Int64, Num
@@ -36,9 +37,9 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
     transformers = _transformers(name)
     config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, num_labels=classes, trust_remote_code=False))
     most = getattr(config, "max_position_embeddings", None)
-    offset = 2 if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert") else 0  # positions begin there
-    if most is not None and length > most - offset:
-        raise ValueError(f"length must be at most the {most - offset} positions of {name!r}, got {length}")
+    if most is not None and length > most:
+        raise ValueError(f"length must be at most the {most} positions of {name!r}, got {length}")
+    config.pad_token_id = _padding(name, config)
     with _quietly(transformers):
         model = _ask(
             name,
@@ -47,7 +48,13 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
                 ignore_mismatched_sizes=True,  # a head for other classes is replaced
             ),
         )  # fmt: skip
-    return Classifier(model, _padding(config))
+    found = Classifier(model.eval(), config.pad_token_id)
+    try:
+        with torch.no_grad():  # some keep positions for themselves, some take no batches
+            found(torch.full((2, length), int(config.pad_token_id == 0)))
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"model {name!r} does not take texts of {length} tokens ({_first_line(error)})") from None
+    return found
 
 
 def load_tokenizer(name: str) -> Tokenizer:
@@ -58,7 +65,7 @@ def load_tokenizer(name: str) -> Tokenizer:
         config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not getattr(found, "is_fast", False):
         raise ValueError(f"model {name!r} has no fast tokenizer (tokenizer.json)")
-    return wrap_tokenizer(found.backend_tokenizer, _padding(config))
+    return _ask(name, lambda: wrap_tokenizer(found.backend_tokenizer, _padding(name, config)))
 
 
 def refuse_pickles(name: str) -> None:
@@ -82,9 +89,13 @@ def _transformers(name: str) -> Any:
     return transformers
 
 
-def _padding(config: Any) -> int:
-    found = getattr(config, "pad_token_id", None)
-    return 0 if found is None else int(found)
+def _padding(name: str, config: Any) -> int:
+    """Return the token that is padded with: the one for it, or where there is none, that of a text's end."""
+    found = [getattr(config, key, None) for key in ("pad_token_id", "eos_token_id")]
+    known = [number for number in found if isinstance(number, int)]
+    if not known:
+        raise ValueError(f"model {name!r} names no token for padding (pad_token_id in config.json)")
+    return known[0]
 
 
 class _quietly:
@@ -109,6 +120,9 @@ def _ask(name: str, load: Callable[[], Any]) -> Any:
     """Load from the hub or a folder; whatever is wrong is a ValueError of one line."""
     try:
         return load()
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"model {name!r} cannot be loaded ({reason[0]})") from None
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ImportError, SafetensorError) as error:
+        raise ValueError(f"model {name!r} cannot be loaded ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -65,6 +65,6 @@ def run_grid(
     found["chosen"] = max(found["points"], key=found["points"].get)
     with watch(f"{found['chosen']}, on all of train") as on_step:
         last = replace(points(recipe, axes)[found["chosen"]], validation=0)
-        found["test_accuracy"] = train(last, out=out / "chosen", device=device, on_step=on_step).accuracy
+        found["test_accuracy"] = train(last, out=out / f"chosen-{found['chosen']}", device=device, on_step=on_step).accuracy
     write_whole(out / "grid.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
     return found

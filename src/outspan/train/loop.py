@@ -361,7 +361,7 @@ def hold_out(split: AnySplit, count: int, seed: int) -> tuple[AnySplit, AnySplit
     if not count:
         return split, None
     if count >= len(split):
-        raise ValueError(f"validation must be below the {len(split)} train images, got {count}")
+        raise ValueError(f"validation must be below the {len(split)} of train, got {count}")
     order = torch.from_numpy(rng.generator(seed, "validation").permutation(len(split)))
     return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
 

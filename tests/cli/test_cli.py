@@ -1,6 +1,7 @@
 """The commands, run as a user runs them."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from PIL import Image
 
 from outspan import TRANSFORMS, Plan
 from outspan.cli import app
+from outspan.cli.training import training_progress
 from outspan.data import example_image
-from outspan.train import checkpoint
+from outspan.train import Stopped, checkpoint
 from pillow import apply_with_pillow
 
 
@@ -279,6 +281,25 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tiny, tmp_path):
     assert "Traceback" not in said
     step = checkpoint.load(out)[1]["step"]
     assert f"stopped at step {step} of 9000" in said
+
+
+def interrupted(number: int, *, reads: bool, steps: int) -> None:
+    """Do so many steps, be interrupted, and do one more, which must be asked to save."""
+    step = {"step": 1, "steps": 9, "epoch": 0, "epochs": 1, "loss": 0.0, "images": 1, "metrics": []}
+    with training_progress(reads=reads) as on_step:
+        for _ in range(steps):
+            assert not on_step(step)
+        os.kill(os.getpid(), number)
+        assert on_step(step)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_while_the_data_is_read_ctrl_c_ends_it(number):
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(number, reads=True, steps=0)
+    for reads, steps in ((True, 1), (False, 0), (False, 1)):
+        with pytest.raises(Stopped):
+            interrupted(number, reads=reads, steps=steps)
 
 
 def test_data_lists_what_is_here(tmp_path, run, monkeypatch):

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,7 +51,7 @@ def train_command(
     asked = {"data": data, "model": model, "policy": policy, "policy_file": policy_file}
     asked = [f"{key}={value}" for key, value in asked.items() if value is not None]
     given = make_recipe(recipe, [*asked, *(changes or [])], is_textual)
-    with training_progress() as on_step:
+    with training_progress(reads=True) as on_step:
         summary = train(
             scaled(given, scale),
             out=out,
@@ -175,7 +176,7 @@ def compare(
     runs = {}
     for policy in names:
         for seed in range(seeds):
-            with training_progress(f"{policy}, seed {seed}") as on_step:
+            with training_progress(f"{policy}, seed {seed}", reads=True) as on_step:
                 folder = out / f"{policy}-{seed}"
                 runs.setdefault(policy, []).append(
                     train(replace(given, policy=policy, seed=seed), out=folder, device=device(), on_step=on_step)
@@ -203,7 +204,8 @@ def grid_command(
     from outspan.config import read_changes
     from outspan.train.grid import read_grid, run_grid
 
-    found = run_grid(*read_grid(recipe, read_changes(changes or [])), out=out, device=device(), watch=training_progress)
+    watch = partial(training_progress, reads=True)
+    found = run_grid(*read_grid(recipe, read_changes(changes or [])), out=out, device=device(), watch=watch)
     for name, accuracy in sorted(found["points"].items(), key=lambda item: -item[1]):
         typer.echo(f"{100 * accuracy:6.2f} % of those held out  {name}")
     typer.echo(f"test accuracy {100 * found['test_accuracy']:.2f} % of {found['chosen']}, trained on all of train, in {out}")
@@ -232,8 +234,11 @@ def compositions(
 
 
 @contextmanager
-def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bool]]:
-    """Show a bar on a terminal; SIGTERM and Ctrl-C ask the run to save and stop."""
+def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Callable[[dict[str, Any]], bool]]:
+    """Show a bar on a terminal; SIGTERM and Ctrl-C ask the run to save and stop.
+
+    Where the run `reads` its data first, which can take minutes, there is nothing to save before the first step: they end it.
+    """
     import signal
 
     from rich.console import Console
@@ -242,9 +247,10 @@ def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bo
     from outspan.train import Stopped
 
     asked: list[int] = []
+    reading = reads
 
     def answer(number: int, _: Any) -> None:
-        if asked:  # a second time: at once
+        if asked or reading:  # a second time: at once
             raise KeyboardInterrupt
         asked.append(number)
 
@@ -253,12 +259,13 @@ def training_progress(title: str = "") -> Iterator[Callable[[dict[str, Any]], bo
     try:
         console = Console(stderr=True)
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task(title, said="")
+            task = bar.add_task(title, said="reading the data" if reads else "")
 
             began, images = time.perf_counter(), 0
 
             def on_step(state: dict[str, Any]) -> bool:
-                nonlocal images
+                nonlocal images, reading
+                reading = False
                 images += state["images"]
                 speed = images / (time.perf_counter() - began)
                 said = state.get("said") or _said(state, speed)

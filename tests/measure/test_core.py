@@ -35,7 +35,7 @@ def test_the_shortest_within_a_tenth_of_the_best():
     assert chosen.found["best"] == {"transforms": ["rotate", "cutout", "invert"], "error": 0.049}
     assert [entry["error"] for entry in chosen.found["path"]] == [0.1, 0.06, 0.05, 0.049]
     assert chosen.found["path"][0]["then"] == {"invert": 0.09, "cutout": 0.07, "rotate": 0.06}
-    assert chosen.found["cost"] == {"transforms_an_image": 1.0, "models_trained": 14}
+    assert chosen.found["cost"] == {"transforms_an_image": 1.0, "models": 14}
     assert len(table.asked) == 7
     assert (chosen.recipe.policy, chosen.recipe.transforms, chosen.recipe.seed) == ("sequence", "rotate,cutout", 0)
     low, high = chosen.found["path"][1]["interval"]

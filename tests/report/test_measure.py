@@ -26,19 +26,28 @@ def test_a_point_a_transform_at_its_scores():
         colour = colours[text.get_text()]
         assert to_rgba(text.get_color()) == to_rgba(COLOURS.get(colour, colour))
     assert "3 seeds, 200 test images" in axis.get_title()
+    title = measure_figure(found | {"kind": "texts"}).axes[0].get_title()
+    assert title == "3 seeds, 200 test texts, 95 % intervals over texts"
 
 
 def test_an_arrow_for_every_edge():
     pair = {"error": 0.1, "cut": 0.2, "edge": True, "difference": {"interval": [-0.1, -0.01]}}
     pairs = [{**pair, "first": "a", "second": "b"}, {**pair, "first": "b", "second": "c", "difference": {"interval": [-1, 1]}}]
     pairs.append({**pair, "first": "c", "second": "a", "edge": False})
-    found = {"transforms": {name: {"error": 0.125} for name in "abc"}, "pairs": pairs, "seeds": [0, 1], "samples": 10}
+    found = {
+        "transforms": {name: {"error": 0.125} for name in "abc"},
+        "pairs": pairs,
+        "seeds": [0, 1],
+        "samples": 10,
+        "kind": "texts",
+    }
     axis = graph_figure(found | {"composition": "multiplicative"}).axes[0]
     arrows = [text.arrow_patch for text in axis.texts if getattr(text, "arrow_patch", None) is not None]
     assert [arrow.get_linestyle() for arrow in arrows] == ["-", "--"]
     assert [text.get_text() for text in axis.texts].count("-20 %") == 2
     assert "a\n12.50 %" in {text.get_text() for text in axis.texts}
     assert "B after A" in axis.get_title()
+    assert "10 test texts" in axis.get_title()
 
 
 def test_mixup_is_drawn_as_it_was_counted():

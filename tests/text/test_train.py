@@ -201,6 +201,7 @@ def test_measure_works_for_text(corpus, tiny_model, cache, tmp_path):
     assert measurable(recipe.data) == names[:2]
     measured = measure(recipe, names, seeds=range(3), out=tmp_path / "measured", probability=1.0)
     found = summarise(measured)
+    assert found["kind"] == "texts"
     assert set(found["transforms"]) == set(names)
     assert found["samples"] == 20
     assert "40 texts" in json.loads((tmp_path / "measured" / "settings.json").read_text())["train"]

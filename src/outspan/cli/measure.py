@@ -127,8 +127,7 @@ def _table(found: Mapping[str, Any]) -> Any:
 
 def _remarks(found: Mapping[str, Any], earlier: Sequence[str]) -> list[str]:
     """Say how to read the table, and what a reader must not overlook."""
-    seeds, samples, entries = len(found["seeds"]), found["samples"], found["transforms"]
-    kind = "texts" if " texts, " in found["settings"]["test"] else "images"
+    seeds, samples, kind, entries = len(found["seeds"]), found["samples"], found["kind"], found["transforms"]
     said = [f"In %, of {seeds} seeds on {samples:,} test {kind}; 95 % intervals over {kind}, the models as they are."]
     for verdict in ("better", "worse"):
         names = [name for name, entry in entries.items() if entry["difference"]["verdict"] == verdict]

@@ -100,10 +100,10 @@ def core_command(
         typer.echo(said + ("  ← core" if entry["transforms"] == found["core"] else ""))
     cost = found["cost"]
     typer.echo(
-        f"Error of a vote of {seeds} seeds on {found['samples']:,} test images; {cost['models_trained']} models in all. "
+        f"Error of a vote of {seeds} seeds on {found['samples']:,} test {found['kind']}; {cost['models']} models in all. "
         f"The core comes to {cost['transforms_an_image']:g} transforms an image."
     )
-    for line in ["Chosen by these test images: expect a little more error on others.", *said_of_votes(found)]:
+    for line in [f"Chosen by these test {found['kind']}: expect a little more error on others.", *said_of_votes(found)]:
         typer.echo(line)
     error, best = (f"{100 * entry['error']:.2f} %" for entry in (found, found["best"]))
     said = f"Error of a vote of {seeds} seeds: {error}; of the best set found: {best}."
@@ -189,7 +189,7 @@ def _edges(found: Mapping[str, Any]) -> list[str]:
     """Say what the edges are, and which of them the images tell."""
     way = "blended evenly" if found["composition"] == "additive" else "one after the other"
     said = [
-        f"Error in %, of {len(found['seeds'])} seeds on {found['samples']:,} test images, {way}; "
+        f"Error in %, of {len(found['seeds'])} seeds on {found['samples']:,} test {found['kind']}, {way}; "
         f"the baseline's is {100 * found['baseline']['error']:.2f}."
     ]
     for pair in sorted((pair for pair in found["pairs"] if pair["edge"]), key=lambda pair: -pair["cut"]):

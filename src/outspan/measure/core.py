@@ -45,7 +45,7 @@ def core(study: Study, transforms: Sequence[str], *, seed: int = 0) -> Core:
     names = chosen["transforms"]
     recipe = one_after_another(study.baseline, names) if names else study.baseline
     probability = study.baseline.probability
-    cost = {"transforms_an_image": len(names) * probability, "models_trained": len(seen) * len(study.seeds)}
+    cost = {"transforms_an_image": len(names) * probability, "models": len(seen) * len(study.seeds)}
     return Core(
         replace(recipe, seed=0),
         {

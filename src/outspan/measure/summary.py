@@ -34,6 +34,7 @@ def about(
 ) -> dict[str, Any]:
     """Return what every study says first: how it was made, and what a reader must not overlook."""
     found = {"settings": dict(settings), "seeds": list(seeds), "samples": len(several[BASELINE].labels)}
+    found["kind"] = "texts" if " texts, " in settings.get("test", "") else "images"
     found |= count_ties(several.values(), seed=seed)
     return found | ({"note": _SHARED} if settings.get("shared_batches") else {})
 

@@ -27,7 +27,8 @@ def measure_figure(found: Mapping[str, Any]) -> Figure:
         draw(at, color="0.7", linewidth=0.8, linestyle="--", zorder=0)
     axis.set_xlabel("instability, %: how often a model departs from the majority")
     axis.set_ylabel("intrinsic error, %: how often the majority is wrong")
-    axis.set_title(f"{len(found['seeds'])} seeds, {found['samples']:,} test images, 95 % intervals over images", fontsize=10)
+    kind = found["kind"]
+    axis.set_title(f"{len(found['seeds'])} seeds, {found['samples']:,} test {kind}, 95 % intervals over {kind}", fontsize=10)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=9)
     return figure
@@ -66,7 +67,9 @@ def graph_figure(found: Mapping[str, Any]) -> Figure:
     blended = found["composition"] == "additive"
     way = "blending B into A" if blended else "B after A"
     title = f"A → B: {way} cuts the error of A alone (in the box) by more than 10 %"
-    seeds = f"{len(found['seeds'])} seeds, {found['samples']:,} test images; dashed: not told apart by its 95 % interval"
+    seeds = (
+        f"{len(found['seeds'])} seeds, {found['samples']:,} test {found['kind']}; dashed: not told apart by its 95 % interval"
+    )
     axis.set_title(f"{title}\n{seeds}", fontsize=10)
     axis.set(xlim=(-1.5, 1.5), ylim=(-1.35, 1.35), aspect="equal")
     axis.axis("off")

@@ -29,7 +29,7 @@ from outspan.text.documents import Documents, sentences
 from outspan.text.models import load_tokenizer
 from outspan.text.tokens import Encoded, encode
 
-BATCH, ROUNDS, FEW = 64, 3, 40  # rows at once; rounds; reviews that a peer is given a round
+BATCH, ROUNDS, FEW = 64, 5, 40  # rows at once; rounds; reviews that a peer is given a round
 SHARES = {"switchout": 0.1, "word_replacement": 0.15}  # of the words, on average, for both
 
 

@@ -24,3 +24,8 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as JSON, one a line."""
     write_whole(path, lambda partial: partial.write_text("".join(json.dumps(row) + "\n" for row in rows)))
+
+
+def write_json(path: Path, found: Any) -> None:
+    """Write numbers and names as JSON that people read, too."""
+    write_whole(path, lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))

@@ -1,6 +1,5 @@
 """The command that measures what transforms do to a model, and what the other studies share with it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from outspan.cli.training import DATA_HELP, RECIPE_HELP, Set, device, training_progress
-from outspan.files import write_whole
+from outspan.files import write_json, write_whole
 
 _STYLES = {"better": "green", "worse": "red", "not told apart": ""}
 
@@ -99,7 +98,7 @@ def names_in(text: str, recipe: Any) -> tuple[str, ...]:
 
 def write_found(out: Path, numbers: str, found: Mapping[str, Any], picture: str, figure: Any, *others: str) -> None:
     """Write a study's numbers and picture, and say so."""
-    write_whole(out / numbers, lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+    write_json(out / numbers, found)
     write_whole(out / picture, lambda partial: figure.savefig(partial, format="png"))
     typer.echo(f"wrote {', '.join([numbers, *others])} and {picture} in {out}")
 

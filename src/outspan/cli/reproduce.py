@@ -1,6 +1,5 @@
 """The command that lists the paper's tables and figures, and runs their cells."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from outspan.cli.training import device, training_progress
-from outspan.files import write_whole
+from outspan.files import write_json
 
 
 def reproduce(
@@ -50,7 +49,7 @@ def reproduce(
     _show(table, cells, seeds, scale)
     if any(cell.accuracies for cell in cells):
         found = {"table": table, "scale": scale, **_setting(), "cells": paper.record(item, cells, folder)}
-        write_whole(folder / f"{table}.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+        write_json(folder / f"{table}.json", found)
         typer.echo(f"wrote {folder / f'{table}.json'}")
 
 

@@ -1,6 +1,5 @@
 """Commands of the larger studies: compose, core and mixup."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +21,7 @@ from outspan.cli.measure import (
     write_found,
 )
 from outspan.cli.training import Set, device, training_progress
-from outspan.files import write_whole
+from outspan.files import write_json, write_whole
 
 _FIVE = "rotate,random_crop,cutout,translate_x,translate_y"  # the paper's
 
@@ -113,7 +112,7 @@ def core_command(
         said,
     )
     write_whole(out / "core.toml", lambda partial: partial.write_text(text, encoding="utf-8"))
-    write_whole(out / "core.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+    write_json(out / "core.json", found)
     typer.echo(f"wrote core.json and core.toml in {out}; train with it: outspan train {out / 'core.toml'} -o RUN")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outspan.files import write_whole
+from outspan.files import write_json, write_whole
 
 app = typer.Typer(
     help="The linear theory of augmentation: printed, exact and simulated, and as a prediction.",
@@ -153,7 +153,7 @@ def rank_command(
     Console().print(table)
     for key, value in ranking.spearman.items():
         typer.echo(f"Spearman, {key:>6} against the measured error score: {value:+.2f} (1: the same order)")
-    write_whole(out, lambda partial: partial.write_text(json.dumps(asdict(ranking), indent=2) + "\n"))
+    write_json(out, asdict(ranking))
     typer.echo(f"wrote {out}")
     if figure is not None:
         from outspan.report.theory import rank_figure

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outspan.files import write_whole
+from outspan.files import write_json, write_whole
 
 RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
 DATA_HELP = "digits, mnist, cifar10, …, an image folder, an .npz file; for text imdb, a .csv, .tsv or .jsonl file, a folder."
@@ -187,7 +187,7 @@ def compare(
         table.add_row(policy, f"{100 * entry['mean']:.2f} ± {100 * entry['std']:.2f}", f"{entry['seconds']:.1f}")
     Console().print(table)
     typer.echo(read_honestly(runs))
-    write_whole(out / "comparison.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+    write_json(out / "comparison.json", found)
     write_whole(out / "accuracy.png", lambda partial: compare_figure(runs).savefig(partial, format="png"))
     typer.echo(f"wrote {out / 'accuracy.png'}")
 

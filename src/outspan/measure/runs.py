@@ -19,7 +19,7 @@ from torch import Tensor
 
 from outspan.config import Recipe
 from outspan.data.sets import Data, load_for
-from outspan.files import write_whole
+from outspan.files import write_json, write_whole
 from outspan.measure.ensemble import is_batchable, train_together
 from outspan.measure.margins import margins
 from outspan.train import Stopped
@@ -42,7 +42,7 @@ class Folder:
         if path.exists():
             _same_settings(path, settings)
         else:
-            write_whole(path, lambda partial: partial.write_text(json.dumps(settings, indent=2) + "\n"))
+            write_json(path, settings)
 
     def path(self, name: str, seed: int) -> Path:
         return self.out / "models" / f"{name}-{seed}.npy"

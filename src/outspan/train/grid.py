@@ -1,7 +1,6 @@
 """A grid of recipes in its folder: every point is trained, and one is chosen on images or texts held out of train."""
 
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from outspan.config import Recipe, read_values, with_values
-from outspan.files import write_whole
+from outspan.files import write_json
 from outspan.train.loop import train
 
 OnStep = Callable[[dict[str, Any]], bool | None]
@@ -66,5 +65,5 @@ def run_grid(
     with watch(f"{found['chosen']}, on all of train") as on_step:
         last = replace(points(recipe, axes)[found["chosen"]], validation=0)
         found["test_accuracy"] = train(last, out=out / f"chosen-{found['chosen']}", device=device, on_step=on_step).accuracy
-    write_whole(out / "grid.json", lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+    write_json(out / "grid.json", found)
     return found

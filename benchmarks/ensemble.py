@@ -1,7 +1,7 @@
 """Nine seeds of an MLP trained at once beside the same nine one after another.
 
     python benchmarks/ensemble.py --rounds 7 --out results/ensemble-cpu.json
-    python benchmarks/ensemble.py --rounds 3 --data mnist --batch 500 --epochs 5 --out results/ensemble-gpu.json
+    python benchmarks/ensemble.py --rounds 5 --data mnist --batch 500 --epochs 5 --out results/ensemble-gpu.json
 
 A GPU is used where there is one. One process; the contestants take turns within every round, the first of which warms up; the
 figure is the median round. Each trains the paper's MLP (100 hidden) on the embedded digits, or on MNIST with --data mnist, each

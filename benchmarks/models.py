@@ -26,7 +26,7 @@ from outspan.train.loop import _settings
 
 PLAIN = {  # modules, whose names are those of functions, too: what is drawn there, and what stands for it
     "outspan.models.shake_shake": ("mix", lambda first, second, _: (first + second) * 0.5),
-    "outspan.models.pyramidnet": ("shake_drop", lambda values, *_: values),
+    "outspan.models.pyramidnet": ("shake_drop", lambda around, values, *_: around + values),
 }
 CASES = {"shake_shake-26-2x96d": 128, "pyramidnet-272-200": 64}  # the paper's batches
 BAR = 1.1

@@ -77,12 +77,13 @@ def test_evaluation_draws_nothing(name):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_scale_differs_on_the_way_back():
-    values = torch.randn(5, 2, 3, 3, requires_grad=True)
+def test_a_join_differs_on_the_way_back():
+    around, values = (torch.randn(5, 2, 3, 3, requires_grad=True) for _ in range(2))
     there, back = torch.rand(5, 1, 1, 1), torch.rand(5, 1, 1, 1)
-    out = shake.Scale.apply(values, there, back)
-    assert torch.allclose(out, there * values)
+    out = shake.Join.apply(around, values, there, back)
+    assert torch.allclose(out, around + there * values)
     out.sum().backward()
+    assert torch.equal(around.grad, torch.ones_like(around))
     assert torch.allclose(values.grad, back.expand_as(values))
 
 
@@ -136,7 +137,7 @@ def test_shake_drop_passes_with_its_survival_and_is_its_own_mean():
     passed, means = 0, []
     for _ in range(2000):
         values = torch.ones(8, 1, 1, 1, requires_grad=True)
-        out = shake.shake_drop(values, 0.7, training=True)
+        out = shake.shake_drop(torch.full((8, 1, 1, 1), 5.0), values, 0.7, training=True) - 5
         out.sum().backward()
         if torch.equal(out, torch.ones(8, 1, 1, 1)):
             passed += 1
@@ -146,7 +147,7 @@ def test_shake_drop_passes_with_its_survival_and_is_its_own_mean():
             assert 0 <= values.grad.min() <= values.grad.max() <= 1
         means.append(float(out.detach().mean()))
     assert passed / 2000 == pytest.approx(0.7, abs=5 * (0.21 / 2000) ** 0.5)
-    evaluated = shake.shake_drop(torch.ones(1, 1, 1, 1), 0.7, training=False)
+    evaluated = shake.shake_drop(torch.zeros(1, 1, 1, 1), torch.ones(1, 1, 1, 1), 0.7, training=False)
     assert float(evaluated) == pytest.approx(0.7)
     assert sum(means) / 2000 == pytest.approx(0.7, abs=0.06)
 

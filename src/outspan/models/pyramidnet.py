@@ -28,7 +28,7 @@ class Block(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the block's output."""
         around = images if self.stride == 1 else F.avg_pool2d(images, 2, ceil_mode=True)
-        return shake_drop(self.layers(images), self.survival, self.training) + F.pad(around, (0, 0, 0, 0, 0, self.more))
+        return shake_drop(F.pad(around, (0, 0, 0, 0, 0, self.more)), self.layers(images), self.survival, self.training)
 
 
 def pyramidnet(shape: tuple[int, int, int], classes: int, *, depth: int, alpha: int) -> nn.Sequential:

@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 
 
-class Scale(torch.autograd.Function):
-    """`there * values`, with the gradient of `back * values`."""
+class Join(torch.autograd.Function):
+    """`around + there * values` in one pass, with the gradient of `around + back * values`."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, there: Tensor, back: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the scaled values."""
+    def forward(ctx: Any, around: Tensor, values: Tensor, there: Tensor, back: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return the sum."""
         ctx.save_for_backward(back)
-        return there * values
+        return torch.addcmul(around, values, there)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the gradient, otherwise scaled."""
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return the gradient as it is, and otherwise scaled."""
         (back,) = ctx.saved_tensors
-        return back * gradient, None, None
+        return gradient, back * gradient, None, None
 
 
 class Mix(torch.autograd.Function):
@@ -43,7 +43,7 @@ class Mix(torch.autograd.Function):
 
 def uniform(values: Tensor, low: float, high: float) -> Tensor:
     """Return one number an image, uniform over [low, high)."""
-    return torch.rand(len(values), 1, 1, 1, device=values.device, dtype=values.dtype) * (high - low) + low
+    return values.new_empty(len(values), 1, 1, 1).uniform_(low, high)
 
 
 def shake_shake(first: Tensor, second: Tensor, training: bool) -> Tensor:
@@ -54,10 +54,10 @@ def shake_shake(first: Tensor, second: Tensor, training: bool) -> Tensor:
     return Mix.apply(first, second, alpha, beta)  # pyright: ignore[reportReturnType]
 
 
-def shake_drop(values: Tensor, survival: float, training: bool) -> Tensor:
-    """Let a block pass with its survival, else scale it: by U(-1, 1) an image, by U(0, 1) on the way back."""
+def shake_drop(around: Tensor, values: Tensor, survival: float, training: bool) -> Tensor:
+    """Add a block to its shortcut: whole with its survival, else scaled by U(-1, 1) an image, by U(0, 1) on the way back."""
     if not training:
-        return values * survival  # the expectation: U(-1, 1) has mean 0
-    passes = (torch.rand((), device=values.device) < survival).to(values.dtype)
-    alpha, beta = uniform(values, -1.0, 1.0), uniform(values, 0.0, 1.0)
-    return Scale.apply(values, passes + (1 - passes) * alpha, passes + (1 - passes) * beta)  # pyright: ignore[reportReturnType]
+        return torch.add(around, values, alpha=survival)  # the expectation: U(-1, 1) has mean 0
+    passes = torch.rand((), device=values.device) < survival
+    there, back = (uniform(values, low, 1.0).masked_fill_(passes, 1.0) for low in (-1.0, 0.0))
+    return Join.apply(around, values, there, back)  # pyright: ignore[reportReturnType]

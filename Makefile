@@ -7,7 +7,7 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/
 .PHONY: demo test lint bench clean
 
 demo: .venv/ready  ## the main job on embedded digits: three policies, three seeds; then what four transforms do; tables and pictures
-	$(BIN)/outspan compare recipes/digits.toml --policies none,random,uncertain --seeds 3 -o demo
+	$(BIN)/outspan compare recipes/digits.toml --policies none,random,uncertain --seeds 3 --jobs 2 -o demo
 	$(BIN)/outspan measure --transforms rotate,shear_x,cutout,invert --seeds 3 --set epochs=10 -o demo/measured
 
 test: .venv/ready  ## the whole suite

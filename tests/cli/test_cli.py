@@ -233,6 +233,14 @@ def test_compare_prints_a_table_and_draws(tiny, tmp_path, run):
     assert found["seeds"] == [0, 1]
     assert len(found["policies"]["random"]["test_accuracy"]) == 2
     assert pixels(tmp_path / "all" / "accuracy.png").shape[:2] == (675, 1200)
+    run("compare", *changes, "--policies", "none,random", "--seeds", "2", "--jobs", "2", "-o", tmp_path / "jobs")
+    for name in ("none-0", "none-1", "random-0", "random-1"):
+        alone, beside = (
+            [json.loads(line)["train_loss"] for line in (tmp_path / folder / name / "metrics.jsonl").read_text().splitlines()]
+            for folder in ("all", "jobs")
+        )
+        assert beside == pytest.approx(alone, rel=1e-3)  # one thread adds in another order than two
+    assert json.loads((tmp_path / "jobs" / "comparison.json").read_text())["seeds"] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from outspan.measure import runs, study
 from outspan.measure.study import BASELINE, configurations, measurable, measure
 from outspan.measure.summary import save_predictions, summarise
 from outspan.policies.named import build_policy
-from outspan.train import Stopped
+from outspan.train import Stopped, workers
 from outspan.train.loop import train
 from outspan.transforms.normalize import Normalize
 
@@ -138,11 +138,11 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
 
     def pool(workers, *, mp_context, initializer, initargs):
         for name, shared in zip(("_asked_to_stop", "_shares"), initargs, strict=True):
-            monkeypatch.setattr(runs, name, shared)
+            monkeypatch.setattr(workers, name, shared)
         begun.append(workers)
         return ThreadPoolExecutor(1)
 
-    monkeypatch.setattr(runs, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", pool)
     recipe = replace(recipe, share=0.7)  # the processes read as much of the data as this one
     found = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
     assert begun == [2]  # the seeds of the baseline, and those of invert
@@ -168,18 +168,19 @@ def test_where_one_process_fails_the_others_save_themselves(error, raised, messa
     begun = []
 
     def pool(workers, *, mp_context, initializer, initargs):
-        monkeypatch.setattr(runs, "_asked_to_stop", initargs[0])
+        monkeypatch.setattr(workers, "_asked_to_stop", initargs[0])
         return ThreadPoolExecutor(workers)
 
-    def work(number, folder, unit, device, shared):
+    def work(number, run):
+        unit = run.args[1]
         begun.extend(unit)
         if error is not None and (BASELINE, 0) in unit:
             raise error
-        assert runs._asked_to_stop.wait(30)
+        assert workers._asked_to_stop.wait(30)
         raise Stopped("at a step")
 
-    monkeypatch.setattr(runs, "ProcessPoolExecutor", pool)
-    monkeypatch.setattr(runs, "_run_in_worker", work)
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(workers, "_run_in_worker", work)
     plain = replace(recipe, model="convnet")
 
     @contextmanager

@@ -1,8 +1,12 @@
 """The figures of studies."""
 
+import itertools
+
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
+from matplotlib.text import Text
 
 from outspan.measure.scores import Predictions
 from outspan.measure.study import BASELINE, Measured
@@ -28,6 +32,23 @@ def test_a_point_a_transform_at_its_scores():
     assert "3 seeds, 200 test images" in axis.get_title()
     title = measure_figure(found | {"kind": "texts"}).axes[0].get_title()
     assert title == "3 seeds, 200 test texts, 95 % intervals over texts"
+
+
+def test_names_of_points_in_a_crowd_lie_apart_and_inside():
+    generator = torch.Generator().manual_seed(0)
+    entries = {}
+    for i in range(20):
+        at, error = (0.01 + 0.001 * torch.rand(2, generator=generator)).tolist()
+        scores = {"instability": {"value": at, "interval": [0.0, 0.03]}, "error": {"value": error, "interval": [0.0, 0.03]}}
+        entries[f"transform_{i}"] = {**scores, "difference": {"verdict": "not told apart"}}
+    found = {"baseline": entries["transform_0"], "transforms": entries, "seeds": [0, 1, 2], "samples": 9, "kind": "images"}
+    figure = measure_figure(found)
+    FigureCanvasAgg(figure).draw()
+    axis = figure.axes[0]
+    boxes = [Text.get_window_extent(text) for text in axis.texts]  # of the words alone, without the lines to their points
+    assert len(boxes) == 21
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    assert all(axis.bbox.x0 < box.x0 and box.x1 < axis.bbox.x1 for box in boxes)
 
 
 def test_an_arrow_for_every_edge():

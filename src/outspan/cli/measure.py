@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outspan.cli.training import DATA_HELP, RECIPE_HELP, Set, device, training_progress
+from outspan.cli.training import DATA_HELP, RECIPE_HELP, Jobs, Set, device, training_progress
 from outspan.files import write_json, write_whole
 
 _STYLES = {"better": "green", "worse": "red", "not told apart": ""}
@@ -18,7 +18,6 @@ DataName = Annotated[str | None, typer.Option("--data", help=DATA_HELP)]
 ModelName = Annotated[str | None, typer.Option("--model", help="mlp (the paper's, unless a recipe names one), convnet, …")]
 Seeds = Annotated[int, typer.Option("--seeds", help="Models of each, seeds 0, 1, …; at least 2.")]
 Probability = Annotated[float, typer.Option("--probability", help="How often an image gets a transform.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes that train side by side, a thread each.")]
 Shared = Annotated[
     bool, typer.Option("--shared-batches", help="Show all seeds the same batches: faster, but it changes the measure.")
 ]

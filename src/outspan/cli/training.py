@@ -1,5 +1,6 @@
 """Commands that train and look at what came of it: train, evaluate, predict, compare."""
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from outspan.files import write_json, write_whole
 RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
 DATA_HELP = "digits, mnist, cifar10, …, an image folder, an .npz file; for text imdb, a .csv, .tsv or .jsonl file, a folder."
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
-
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes that train side by side, a thread each.")]
 SkipBad = Annotated[int, typer.Option(min=0, help="In an image folder, allow so many files that are no images.")]
 
 
@@ -148,6 +149,7 @@ def compare(
     policies: Annotated[str, typer.Option(help="Policies, with commas.")] = "none,random,uncertain",
     seeds: Annotated[int, typer.Option(min=1, help="Runs a policy, seeds 0, 1, …")] = 3,
     changes: Set = None,
+    jobs: Jobs = 1,
 ) -> None:
     """Train several policies over several seeds and print the table; what is there already is not run again.
 
@@ -163,6 +165,7 @@ def compare(
     from outspan.policies.named import check_policy, check_text
     from outspan.report.compare import compare_figure, numbers, read_honestly
     from outspan.train.loop import train
+    from outspan.train.workers import run_all
 
     given = make_recipe(recipe, changes or [], is_textual)
     for key in ("policy", "seed"):
@@ -173,14 +176,12 @@ def compare(
         check_policy(name)
         if is_textual(given.data):
             check_text(replace(given, policy=name))
-    runs = {}
-    for policy in names:
-        for seed in range(seeds):
-            with training_progress(f"{policy}, seed {seed}", reads=True) as on_step:
-                folder = out / f"{policy}-{seed}"
-                runs.setdefault(policy, []).append(
-                    train(replace(given, policy=policy, seed=seed), out=folder, device=device(), on_step=on_step)
-                )
+    tasks = []
+    for policy, seed in itertools.product(names, range(seeds)):
+        own, folder = replace(given, policy=policy, seed=seed), out / f"{policy}-{seed}"
+        tasks.append((f"{policy}, seed {seed}", partial(train, own, out=folder, device=device())))
+    done = run_all(tasks, jobs=jobs, watch=partial(training_progress, reads=jobs == 1))
+    runs = {policy: done[i * seeds : (i + 1) * seeds] for i, policy in enumerate(names)}
     table = Table("policy", "test accuracy, %", "seconds a run", box=None, header_style="bold", pad_edge=False)
     found = numbers(given, runs)
     for policy, entry in found["policies"].items():
@@ -196,6 +197,7 @@ def grid_command(
     recipe: Annotated[Path, typer.Argument(help="A recipe in which some keys have lists of values, and validation is set.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs; what is there already is not run again.")],
     changes: Set = None,
+    jobs: Jobs = 1,
 ) -> None:
     """Train every point of a grid, choose one on what is held out of train, and train that on all of train.
 
@@ -204,8 +206,8 @@ def grid_command(
     from outspan.config import read_changes
     from outspan.train.grid import read_grid, run_grid
 
-    watch = partial(training_progress, reads=True)
-    found = run_grid(*read_grid(recipe, read_changes(changes or [])), out=out, device=device(), watch=watch)
+    watch = partial(training_progress, reads=jobs == 1)
+    found = run_grid(*read_grid(recipe, read_changes(changes or [])), out=out, device=device(), jobs=jobs, watch=watch)
     for name, accuracy in sorted(found["points"].items(), key=lambda item: -item[1]):
         typer.echo(f"{100 * accuracy:6.2f} % of those held out  {name}")
     typer.echo(f"test accuracy {100 * found['test_accuracy']:.2f} % of {found['chosen']}, trained on all of train, in {out}")

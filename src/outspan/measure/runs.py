@@ -1,15 +1,9 @@
-"""How the models of a study are trained, alone, as one or side by side in processes, and where what they predict is kept."""
+"""How the models of a study are trained, alone or as one, and where what they predict is kept."""
 
 import hashlib
 import json
-import multiprocessing
-import os
 import shutil
-import signal
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +16,9 @@ from outspan.data.sets import Data, load_for
 from outspan.files import write_json, write_whole
 from outspan.measure.ensemble import is_batchable, train_together
 from outspan.measure.margins import margins
-from outspan.train import Stopped
 from outspan.train.loop import load_run, predict, train
+from outspan.train.workers import OnStep
 
-OnStep = Callable[[dict[str, Any]], bool | None]
 Task = tuple[str, int]  # a configuration and a seed
 Unit = Mapping[Task, Recipe]  # what is trained as one: several perceptrons, or one model
 
@@ -126,66 +119,3 @@ def _run_alone(
         raise ValueError(f"{name}, seed {recipe.seed}: {error}") from None
     trained, data = load_run(running)
     folder.write(name, recipe.seed, predict(trained.model.to(device), data.test, trained.last, device))
-
-
-def run_side_by_side(
-    folder: Folder, units: Sequence[Unit], jobs: int, *, device: torch.device, shared: int | None, on_step: OnStep | None
-) -> None:
-    """Train units in processes of one thread each. Where one fails, or all are asked to stop, the others save themselves."""
-    context = multiprocessing.get_context("spawn")
-    stop, shares = context.Event(), context.Array("d", len(units))
-    failed: list[BaseException] = []
-    stopped = False
-    pool = ProcessPoolExecutor(min(jobs, len(units)), mp_context=context, initializer=_begin, initargs=(stop, shares))
-    try:
-        waiting: set[Future[None]] = {
-            pool.submit(_run_in_worker, i, folder, dict(unit), str(device), shared) for i, unit in enumerate(units)
-        }
-        while waiting:
-            done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-            failed += [error for future in done if not future.cancelled() and (error := future.exception()) is not None]
-            over = len(units) - len(waiting)
-            state = {"step": sum(shares[:]), "steps": len(units), "images": 0, "said": f"{over} of {len(units)} runs"}
-            stopped = (on_step is not None and bool(on_step(state))) or stopped
-            if failed or stopped:
-                stop.set()
-                for future in waiting:
-                    future.cancel()
-    finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
-    for error in failed:
-        if isinstance(error, BrokenProcessPool):
-            raise ValueError("the process of a run was killed, maybe for memory; the same command goes on") from None
-        if not isinstance(error, Stopped):
-            raise error
-    if failed or (stopped and not all(folder.has(*task) for unit in units for task in unit)):
-        raise Stopped("stopped; the same command goes on")
-
-
-_asked_to_stop: Any = None  # in a worker: the event that its parent sets
-_shares: Any = None  # and how much of each unit is done
-
-
-def _begin(stop: Any, shares: Any) -> None:
-    """Set a worker up: one thread, deaf to Ctrl-C, which its parent answers, and gone when its parent is."""
-    global _asked_to_stop, _shares
-    _asked_to_stop, _shares = stop, shares
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
-
-
-def _run_in_worker(number: int, folder: Folder, unit: Unit, device: str, shared: int | None) -> None:
-    def on_step(state: dict[str, Any]) -> bool:
-        _shares[number] = state["step"] / state["steps"]
-        return _asked_to_stop.is_set()
-
-    run(folder, unit, device=torch.device(device), shared=shared, data=None, on_step=on_step)

@@ -1,9 +1,9 @@
 """Studies in their folders: k seeds of a baseline and of some configurations, begun or taken up where they stand."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,15 @@ from outspan.config import Recipe
 from outspan.data.sets import AnySplit, Data, is_textual, load_for
 from outspan.data.splits import Files, Split
 from outspan.measure.ensemble import MEMBER_KEYS, is_batchable, members_at_once
-from outspan.measure.runs import Folder, OnStep, Task, run, run_side_by_side, title_of
+from outspan.measure.runs import Folder, Task, run, title_of
 from outspan.measure.scores import Predictions
 from outspan.shapes import Float32
+from outspan.train.workers import Watch, run_all, unwatched
 from outspan.transforms.table import TEXT_TRANSFORMS, TRANSFORMS, find
 
 BASELINE = "baseline"
 # Of a recipe: a study sets them itself.
 OWN_KEYS = ("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class")
-Watch = Callable[[str], AbstractContextManager[OnStep | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ def measure(
     shared_batches: bool = False,
     device: str | torch.device = "cpu",
     jobs: int = 1,
-    watch: Watch = lambda title: nullcontext(),
+    watch: Watch = unwatched,
 ) -> Measured:
     """Train every seed of the baseline and of each transform alone, and return what they predict for the test split.
 
@@ -119,7 +119,7 @@ class Study:
         shared_batches: bool = False,
         device: str | torch.device = "cpu",
         jobs: int = 1,
-        watch: Watch = lambda title: nullcontext(),
+        watch: Watch = unwatched,
         data: Data | None = None,
     ) -> None:
         self.baseline, self.seeds = baseline, list(seeds)
@@ -146,13 +146,9 @@ class Study:
         units = [*self._batches({task: own for task, own in tasks.items() if is_batchable(own)})]
         units += [{task: own} for task, own in tasks.items() if not is_batchable(own)]
         options = {"device": self.device, "shared": 0 if self.shared_batches else None}
-        if self.jobs > 1 and len(units) > 1:
-            with self.watch(f"{self.jobs} runs at a time") as on_step:
-                run_side_by_side(self.folder, units, self.jobs, **options, on_step=on_step)
-        else:
-            for unit in units:
-                with self.watch(title_of(unit)) as on_step:
-                    run(self.folder, unit, **options, data=self.data, on_step=on_step)
+        options["data"] = self.data if self.jobs == 1 else None  # processes read their own
+        runs = [(title_of(unit), partial(run, self.folder, unit, **options)) for unit in units]
+        run_all(runs, jobs=self.jobs, watch=self.watch)
         read = {name: [self.folder.read(name, seed) for seed in self.seeds] for name in recipes}
         predictions = {
             name: Predictions(torch.stack([classes for classes, _ in models]), self.data.test.labels)

@@ -1,11 +1,14 @@
 """What studies came to, drawn: error against instability, the graph of compositions, and mixup."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
+Box = tuple[float, float, float, float]  # left, bottom, right, top
 COLOURS = {"better": "tab:green", "worse": "tab:red", "not told apart": "0.45"}
 
 
@@ -20,22 +23,63 @@ def measure_figure(found: Mapping[str, Any]) -> Figure:
         names = [name for name, entry in found["transforms"].items() if entry["difference"]["verdict"] == verdict]
         for i, name in enumerate(names):
             label = f"{verdict} than the baseline" if verdict != "not told apart" else "not told apart from it"
-            _point(axis, name, found["transforms"][name], colour, label if not i else None)
-    _point(axis, "baseline", found["baseline"], "black", "baseline", marker="*")
-    middle = (100 * found["baseline"][key]["value"] for key in ("instability", "error"))
-    for draw, at in zip((axis.axvline, axis.axhline), middle, strict=True):
+            _point(axis, found["transforms"][name], colour, label if not i else None)
+    _point(axis, found["baseline"], "black", "baseline", marker="*")
+    for draw, at in zip((axis.axvline, axis.axhline), _at(found["baseline"]), strict=True):
         draw(at, color="0.7", linewidth=0.8, linestyle="--", zorder=0)
     axis.set_xlabel("instability, %: how often a model departs from the majority")
     axis.set_ylabel("intrinsic error, %: how often the majority is wrong")
     kind = found["kind"]
     axis.set_title(f"{len(found['seeds'])} seeds, {found['samples']:,} test {kind}, 95 % intervals over {kind}", fontsize=10)
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False, fontsize=9)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.draw_without_rendering()  # settles where the points lie, among which labels find room
+    colours = {name: COLOURS[entry["difference"]["verdict"]] for name, entry in found["transforms"].items()}
+    _label(axis, {"baseline": found["baseline"], **found["transforms"]}, {"baseline": "black", **colours})
     return figure
 
 
-def _point(axis: Any, name: str, entry: Mapping[str, Any], colour: str, label: str | None, *, marker: str = "o") -> None:
-    at = [100 * entry[key]["value"] for key in ("instability", "error")]
+def _label(axis: Any, entries: Mapping[str, Mapping[str, Any]], colours: Mapping[str, str]) -> None:
+    """Write each name at the nearest place beside its point where it covers no other name and no point, and a line to it."""
+    points = 72 / axis.figure.dpi
+    frame = tuple((points * axis.bbox.extents).tolist())
+    spots = {name: _at(entry) for name, entry in entries.items()}
+    at = {name: (points * axis.transData.transform(spot)).tolist() for name, spot in spots.items()}
+    taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in at.values()]
+    for name, (x, y) in at.items():
+        right, up, box = _room(x, y, 4.6 * len(name), frame, taken)  # points, of 8-point letters
+        taken.append(box)
+        style = {"fontsize": 8, "color": colours[name], "va": "center", "ha": "right" if right < 0 else "left", "zorder": 4}
+        line = {"arrowstyle": "-", "color": colours[name], "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0}
+        axis.annotate(name, spots[name], xytext=(right, up), textcoords="offset points", arrowprops=line, **style)
+
+
+def _room(x: float, y: float, wide: float, frame: Box, taken: Sequence[Box]) -> tuple[float, float, Box]:
+    """Return how far from a point its name has room, to the right and up, and the box it fills."""
+    ways = [math.pi * turn / 8 for turn in (1, -1, 7, -7, 3, -3, 5, -5)]
+    boxes = []
+    for away, way in itertools.product(range(10, 120, 8), ways):
+        right, up = away * math.cos(way), away * math.sin(way)
+        left = x + right - (wide if right < 0 else 0)
+        boxes.append((right, up, (left, y + up - 4.5, left + wide, y + up + 4.5)))
+    free = (found for found in boxes if _inside(found[2], frame) and not any(_overlap(found[2], other) for other in taken))
+    return next(free, boxes[0])
+
+
+def _inside(one: Box, frame: Box) -> bool:
+    return frame[0] < one[0] and frame[1] < one[1] and one[2] < frame[2] and one[3] < frame[3]
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _at(entry: Mapping[str, Any]) -> tuple[float, float]:
+    return 100 * entry["instability"]["value"], 100 * entry["error"]["value"]
+
+
+def _point(axis: Any, entry: Mapping[str, Any], colour: str, label: str | None, *, marker: str = "o") -> None:
+    at = _at(entry)
     reach = []
     for key, middle in zip(("instability", "error"), at, strict=True):
         low, high = entry[key]["interval"]
@@ -43,7 +87,6 @@ def _point(axis: Any, name: str, entry: Mapping[str, Any], colour: str, label: s
     size = 14 if marker == "*" else 5
     style = {"elinewidth": 0.7, "markersize": size, "zorder": 3, "alpha": 0.9}
     axis.errorbar(at[0], at[1], xerr=reach[0], yerr=reach[1], fmt=marker, color=colour, label=label, **style)
-    axis.annotate(name, at, xytext=(5, 4), textcoords="offset points", fontsize=8, color=colour)
 
 
 def graph_figure(found: Mapping[str, Any]) -> Figure:
@@ -57,13 +100,11 @@ def graph_figure(found: Mapping[str, Any]) -> Figure:
     names = list(found["transforms"])
     turns = [math.pi / 2 - 2 * math.pi * i / len(names) for i in range(len(names))]
     places = {name: (math.cos(turn), math.sin(turn)) for name, turn in zip(names, turns, strict=True)}
-    for pair in found["pairs"]:
-        if pair["edge"]:
-            _arrow(axis, places[pair["first"]], places[pair["second"]], pair)
+    boxes = {}
     for name, at in places.items():
         text = f"{name}\n{100 * found['transforms'][name]['error']:.2f} %"
         box = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "black"}
-        axis.text(*at, text, ha="center", va="center", fontsize=10, bbox=box, zorder=3)
+        boxes[name] = axis.text(*at, text, ha="center", va="center", fontsize=10, bbox=box, zorder=3)
     blended = found["composition"] == "additive"
     way = "blending B into A" if blended else "B after A"
     title = f"A → B: {way} cuts the error of A alone (in the box) by more than 10 %"
@@ -71,15 +112,21 @@ def graph_figure(found: Mapping[str, Any]) -> Figure:
         f"{len(found['seeds'])} seeds, {found['samples']:,} test {found['kind']}; dashed: not told apart by its 95 % interval"
     )
     axis.set_title(f"{title}\n{seeds}", fontsize=10)
-    axis.set(xlim=(-1.5, 1.5), ylim=(-1.35, 1.35), aspect="equal")
+    axis.set(xlim=(-1.4, 1.4), ylim=(-1.15, 1.15), aspect="equal")
     axis.axis("off")
+    figure.draw_without_rendering()  # settles how large the boxes are, at whose rims arrows begin and end
+    for pair in found["pairs"]:
+        if pair["edge"]:
+            _arrow(axis, boxes[pair["first"]], boxes[pair["second"]], pair)
     return figure
 
 
-def _arrow(axis: Any, start: tuple[float, float], end: tuple[float, float], pair: Mapping[str, Any]) -> None:
+def _arrow(axis: Any, first: Text, second: Text, pair: Mapping[str, Any]) -> None:
+    start, end = first.get_position(), second.get_position()
     sure = pair["difference"]["interval"][1] < 0
     style = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "tab:green", "linestyle": "-" if sure else "--"}
-    style |= {"connectionstyle": "arc3,rad=0.12", "shrinkA": 34, "shrinkB": 34, "linewidth": 1.4}
+    style |= {"connectionstyle": "arc3,rad=0.12", "linewidth": 1.4}
+    style |= {"patchA": first.get_bbox_patch(), "patchB": second.get_bbox_patch(), "shrinkA": 2, "shrinkB": 2}
     axis.annotate("", xy=end, xytext=start, arrowprops=style)
     # An arc bends to the right of its way by half its rad: its label stands there.
     (x0, y0), (x1, y1) = start, end

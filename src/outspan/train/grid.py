@@ -1,17 +1,16 @@
 """A grid of recipes in its folder: every point is trained, and one is chosen on images or texts held out of train."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from outspan.config import Recipe, read_values, with_values
 from outspan.files import write_json
 from outspan.train.loop import train
-
-OnStep = Callable[[dict[str, Any]], bool | None]
+from outspan.train.workers import Watch, run_all, unwatched
 
 
 def read_grid(path: Path, changes: Mapping[str, Any]) -> tuple[Recipe, Mapping[str, Sequence[Any]]]:
@@ -50,20 +49,20 @@ def run_grid(
     *,
     out: Path,
     device: str = "cpu",
-    watch: Callable[[str], AbstractContextManager[OnStep | None]] = lambda title: nullcontext(),
+    jobs: int = 1,
+    watch: Watch = unwatched,
 ) -> dict[str, Any]:
     """Train every point, choose the best on what is held out after the last epoch, and train that on all of train.
 
     What is in the folder already is not trained again. The test accuracy is that of the last run alone: it chose nothing.
     """
-    found: dict[str, Any] = {"points": {}}
-    for name, point in points(recipe, axes).items():
-        with watch(name) as on_step:
-            done = train(point, out=out / name, device=device, on_step=on_step)
-        found["points"][name] = done.metrics[-1]["validation_accuracy"]
+    asked = points(recipe, axes)
+    runs = [(name, partial(train, point, out=out / name, device=device)) for name, point in asked.items()]
+    done = zip(asked, run_all(runs, jobs=jobs, watch=watch), strict=True)
+    found: dict[str, Any] = {"points": {name: run.metrics[-1]["validation_accuracy"] for name, run in done}}
     found["chosen"] = max(found["points"], key=found["points"].get)
     with watch(f"{found['chosen']}, on all of train") as on_step:
-        last = replace(points(recipe, axes)[found["chosen"]], validation=0)
+        last = replace(asked[found["chosen"]], validation=0)
         found["test_accuracy"] = train(last, out=out / f"chosen-{found['chosen']}", device=device, on_step=on_step).accuracy
     write_json(out / "grid.json", found)
     return found

@@ -1,0 +1,97 @@
+"""Several runs: one after another in this process, or side by side in processes of one thread each."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from outspan.train import Stopped
+
+OnStep = Callable[[dict[str, Any]], bool | None]
+Watch = Callable[[str], AbstractContextManager[OnStep | None]]
+Run = Callable[..., Any]  # called with `on_step`; where it goes to another process, `functools.partial` of a function
+
+
+def unwatched(title: str) -> AbstractContextManager[None]:
+    """Show nothing."""
+    return nullcontext()
+
+
+def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = unwatched) -> list[Any]:
+    """Return what each run, after its title, returns; `watch` is asked for the `on_step` of each, or of all that run at a time.
+
+    Where one fails, or all are asked to stop, those under way save themselves, and no other begins.
+    """
+    if jobs > 1 and len(runs) > 1:
+        with watch(f"{jobs} runs at a time") as on_step:
+            return _side_by_side([run for _, run in runs], jobs, on_step)
+    found = []
+    for title, run in runs:
+        with watch(title) as on_step:
+            found.append(run(on_step=on_step))
+    return found
+
+
+def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> list[Any]:
+    context = multiprocessing.get_context("spawn")
+    stop, shares = context.Event(), context.Array("d", len(runs))
+    failed: list[BaseException] = []
+    pool = ProcessPoolExecutor(min(jobs, len(runs)), mp_context=context, initializer=_begin, initargs=(stop, shares))
+    try:
+        futures = [pool.submit(_run_in_worker, i, run) for i, run in enumerate(runs)]
+        waiting: set[Future[Any]] = set(futures)
+        while waiting:
+            done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+            failed += [error for future in done if not future.cancelled() and (error := future.exception()) is not None]
+            said = f"{len(runs) - len(waiting)} of {len(runs)} runs"
+            state = {"step": sum(shares[:]), "steps": len(runs), "images": 0, "said": said}
+            if (on_step is not None and on_step(state)) or failed:
+                stop.set()
+                for future in waiting:
+                    future.cancel()
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+    for error in failed:
+        if isinstance(error, BrokenProcessPool):
+            raise ValueError("the process of a run was killed, maybe for memory; the same command goes on") from None
+        if not isinstance(error, Stopped):
+            raise error
+    if failed or any(future.cancelled() for future in futures):
+        raise Stopped("stopped; the same command goes on")
+    return [future.result() for future in futures]
+
+
+_asked_to_stop: Any = None  # in a worker: the event that its parent sets
+_shares: Any = None  # and how much of each run is done
+
+
+def _begin(stop: Any, shares: Any) -> None:
+    """Set a worker up: one thread, deaf to Ctrl-C, which its parent answers, and gone when its parent is."""
+    global _asked_to_stop, _shares
+    _asked_to_stop, _shares = stop, shares
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _run_in_worker(number: int, run: Run) -> Any:
+    def on_step(state: dict[str, Any]) -> bool:
+        _shares[number] = state["step"] / state["steps"]
+        return _asked_to_stop.is_set()
+
+    return run(on_step=on_step)

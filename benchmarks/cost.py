@@ -26,7 +26,8 @@ from outspan.data.splits import Split
 from outspan.policies.adversarial import Learns
 from outspan.policies.named import build_policy
 from outspan.train.graphs import Learner, Replayed
-from outspan.train.loop import _settings, _start, _step
+from outspan.train.loop import algorithms
+from outspan.train.state import new_state, take_step
 from outspan.transforms.normalize import Normalize
 
 REFERENCE = "randaugment"
@@ -91,7 +92,7 @@ def measure(
     split = data.train.to(device)
     runs = {name: contestant(METHODS[name], model, batch, data, split, device, folder) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    with _settings(deterministic=False):
+    with algorithms(deterministic=False):
         for turn in range(rounds + 1):
             for name, run in runs.items():
                 wait(device)
@@ -110,7 +111,7 @@ def contestant(
     own = {"defaults": "cifar-cutout", **values, **published(values["policy"], folder)}
     recipe = with_values(Recipe(data="cifar10", model=model, batch=batch, epochs=60), own)
     on_gpu = device.type == "cuda"
-    state = _start(recipe, data.train.shape, 10, device)
+    state = new_state(recipe, data.train.shape, 10, device)
     learn = Learner(state.model, 0.0, graphs=on_gpu)
     net = Replayed(state.model) if on_gpu else state.model
     last = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
@@ -120,7 +121,7 @@ def contestant(
         net.train()
         order = torch.from_numpy(rng.generator(0, "order", epoch).permutation(len(split)))
         for images, labels in split.batches(order.split(batch), device):
-            losses = _step(state, learn, recipe, policy(images, labels, step=state.step), 0.01)
+            losses = take_step(state, learn, recipe, policy(images, labels, step=state.step), 0.01)
             if isinstance(policy, Learns):
                 policy.learn(losses, step=state.step)
             state.step += 1

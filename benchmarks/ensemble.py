@@ -22,7 +22,8 @@ from machine import machine
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.measure.ensemble import train_together
-from outspan.train.loop import predict, train
+from outspan.train.loop import train
+from outspan.train.trained import predict
 
 
 def main() -> None:

@@ -18,7 +18,8 @@ from outspan.policies.plain import draw, execute
 from outspan.policies.uncertain import Uncertain, evaluating
 from outspan.train import Stopped, checkpoint
 from outspan.train.graphs import Learner, Replayed
-from outspan.train.loop import _settings, _start, _step, train
+from outspan.train.loop import algorithms, train
+from outspan.train.state import new_state, take_step
 from outspan.transforms.normalize import Normalize
 
 GPU = torch.device("cuda")
@@ -49,18 +50,18 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
     runs: dict[str, Callable[[int], object]] = {}
     for name, values in POLICIES.items():
         recipe = Recipe(data="cifar10", model=model, batch=batch, defaults="cifar", **values)
-        state = _start(recipe, data.train.shape, 10, GPU)
+        state = new_state(recipe, data.train.shape, 10, GPU)
         learn = Learner(torch.compile(state.model) if "compiled" in how else state.model, 0.0, graphs="graphs" in how)
         net = Replayed(learn.model) if "graphs" in how else learn.model
         policy = build_policy(recipe, net, data, LAST)
         net.train()
-        runs[name] = lambda step, s=state, f=learn, r=recipe, p=policy: _step(s, f, r, p(images, labels, step=step), 0.01)
+        runs[name] = lambda step, s=state, f=learn, r=recipe, p=policy: take_step(s, f, r, p(images, labels, step=step), 0.01)
         if isinstance(policy, Uncertain) and policy.score_every == 1:
             runs[f"{name}: augmenting"] = lambda step, p=policy: augment(p, images, step)
             pixels = augment(policy, images, 0)
             runs[f"{name}: scoring"] = lambda step, n=net, x=pixels: score(n, x)
     times: dict[str, list[float]] = {name: [] for name in runs}
-    with _settings(deterministic=False):
+    with algorithms(deterministic=False):
         for turn in range(rounds + 1):  # the first warms up, compiles, and tries algorithms
             for name, run in runs.items():
                 torch.cuda.synchronize()
@@ -92,13 +93,13 @@ def check_that_steps_do_not_wait() -> str:
     more = {"proportional": {"policy": "uncertain", "select": "proportional"}, "adversarial": {"policy": "adversarial"}}
     for name, values in {**POLICIES, **more}.items():
         recipe = Recipe(data="cifar10", model="wide_resnet-16-4", defaults="cifar", batch=16, **values)  # a round is 8 steps
-        state = _start(recipe, data.train.shape, 10, GPU)
+        state = new_state(recipe, data.train.shape, 10, GPU)
         learn, net = Learner(state.model, 0.0, graphs=True), Replayed(state.model)
         policy = build_policy(recipe, net, data, LAST)
         net.train()
 
         def take(step: int, s=state, f=learn, r=recipe, p=policy) -> None:
-            losses = _step(s, f, r, p(images, labels, step=step), 0.01)
+            losses = take_step(s, f, r, p(images, labels, step=step), 0.01)
             if isinstance(p, Learns):
                 p.learn(losses, step=step)
 

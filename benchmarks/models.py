@@ -22,7 +22,7 @@ from torch import Tensor
 
 from outspan import models
 from outspan.train.graphs import Learner
-from outspan.train.loop import _settings
+from outspan.train.loop import algorithms
 
 PLAIN = {  # modules, whose names are those of functions, too: what is drawn there, and what stands for it
     "outspan.models.shake_shake": ("mix", lambda first, second, _: (first + second) * 0.5),
@@ -67,7 +67,7 @@ def measure(name: str, batch: int, calls: int, rounds: int, device: torch.device
         learner = Learner(model, 0.0, graphs=graphs)
         runs[kind] = lambda f=learner, plain=kind == "plain": without_noise(f, images, targets) if plain else f(images, targets)
     times: dict[str, list[float]] = {kind: [] for kind in runs}
-    with _settings(deterministic=False):
+    with algorithms(deterministic=False):
         for turn in range(rounds + 1):  # the first warms up and records
             for kind, run in runs.items():
                 wait(device)

@@ -21,7 +21,8 @@ from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.policies.named import build_policy
 from outspan.train.graphs import Learner
-from outspan.train.loop import _start, _step, _Unread, lr_at
+from outspan.train.loop import _Unread
+from outspan.train.state import lr_at, new_state, take_step
 from outspan.transforms.normalize import Normalize
 
 
@@ -39,7 +40,7 @@ def main() -> None:
 
     def ours(policy: str) -> None:
         made = replace(recipe, policy=policy, transforms="geometric")
-        state = _start(made, data.train.shape, 10, torch.device("cpu"))
+        state = new_state(made, data.train.shape, 10, torch.device("cpu"))
         act = build_policy(made, state.model, data, last)
         learn = Learner(state.model, 0.0, graphs=False)
         unread = _Unread(made.depth, torch.device("cpu"))
@@ -47,7 +48,7 @@ def main() -> None:
         for step in range(steps):
             rows = torch.from_numpy(order[step * recipe.batch : (step + 1) * recipe.batch])
             batch = act(data.train.images[rows], data.train.labels[rows], step=step)
-            unread.add(state, _step(state, learn, made, batch, lr_at(made, step, steps)), batch)
+            unread.add(state, take_step(state, learn, made, batch, lr_at(made, step, steps)), batch)
             state.step += 1
 
     def bare() -> None:

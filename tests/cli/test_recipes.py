@@ -8,7 +8,8 @@ import pytest
 from made import make_official
 from outspan.config import make_recipe, read_recipe, scaled
 from outspan.train import Stopped
-from outspan.train.loop import accuracy, load_run, train
+from outspan.train.loop import train
+from outspan.train.trained import accuracy, load_run
 
 PAPER = sorted((Path(__file__).parent.parent.parent / "recipes" / "paper").glob("*.toml"))
 

@@ -11,7 +11,8 @@ from outspan.data.splits import Split
 from outspan.measure.ensemble import Ensemble, is_batchable, members_at_once, train_together
 from outspan.models import build
 from outspan.train import Stopped, checkpoint
-from outspan.train.loop import load_model, predict, train
+from outspan.train.loop import train
+from outspan.train.trained import load_model, predict
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 RECIPE = Recipe(data="digits", model="mlp-20", policy="random", transforms="rotate", depth=1, epochs=2, batch=32)

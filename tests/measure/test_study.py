@@ -136,10 +136,10 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
     """One thread stands for the processes."""
     begun = []
 
-    def pool(workers, *, mp_context, initializer, initargs):
+    def pool(count, *, mp_context, initializer, initargs):
         for name, shared in zip(("_asked_to_stop", "_shares"), initargs, strict=True):
             monkeypatch.setattr(workers, name, shared)
-        begun.append(workers)
+        begun.append(count)
         return ThreadPoolExecutor(1)
 
     monkeypatch.setattr(workers, "ProcessPoolExecutor", pool)
@@ -167,9 +167,9 @@ def test_where_one_process_fails_the_others_save_themselves(error, raised, messa
     """Threads stand for processes: the first run fails, or all are stopped; the second sees it and stops; no other begins."""
     begun = []
 
-    def pool(workers, *, mp_context, initializer, initargs):
+    def pool(count, *, mp_context, initializer, initargs):
         monkeypatch.setattr(workers, "_asked_to_stop", initargs[0])
-        return ThreadPoolExecutor(workers)
+        return ThreadPoolExecutor(count)
 
     def work(number, run):
         unit = run.args[1]

@@ -25,7 +25,8 @@ from outspan.text.tokens import encode
 from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner
 from outspan.train.grid import read_grid, run_grid
-from outspan.train.loop import accuracy, load_run, train
+from outspan.train.loop import train
+from outspan.train.trained import accuracy, load_run
 from reviews import make_reviews, write_model
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"

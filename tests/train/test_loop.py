@@ -9,12 +9,15 @@ import torch
 from PIL import Image
 
 from made import make_folder
+from outspan import models
 from outspan.config import Recipe
 from outspan.data.sets import Data, load, load_for
 from outspan.data.splits import Split
 from outspan.policies.named import POLICIES
 from outspan.train import Stopped, checkpoint, compositions, loop
-from outspan.train.loop import accuracy, hold_out, load_model, load_run, lr_at, train
+from outspan.train.loop import hold_out, train
+from outspan.train.state import lr_at
+from outspan.train.trained import accuracy, load_model, load_run
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
 
@@ -170,7 +173,7 @@ def test_the_compiled_model_is_what_trains_and_scores(tmp_path, monkeypatch):
 
 def test_a_model_that_does_not_take_the_images_is_refused_before_it_trains(tmp_path, monkeypatch):
     fixed = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(32 * 32, 10))
-    monkeypatch.setattr(loop.models, "build", lambda *_: fixed)
+    monkeypatch.setattr(models, "build", lambda *_: fixed)
     with pytest.raises(ValueError, match=r"model 'mlp' does not take images of 1 x 28 x 28 .*shapes cannot be multiplied"):
         train(SMALL, out=tmp_path / "run", data=few(40))
     assert not (tmp_path / "run").exists()
@@ -340,9 +343,9 @@ def test_what_is_held_out_is_not_trained_on():
 
 
 def test_weights_decay_and_biases_do_not():
-    from outspan.train.loop import _start
+    from outspan.train.state import new_state
 
-    state = _start(replace(SMALL, model="convnet", weight_decay=0.3), (1, 28, 28), 10, torch.device("cpu"))
+    state = new_state(replace(SMALL, model="convnet", weight_decay=0.3), (1, 28, 28), 10, torch.device("cpu"))
     decay = {id(p): group["weight_decay"] for group in state.optimizer.param_groups for p in group["params"]}
     for name, parameter in state.model.named_parameters():
         assert decay[id(parameter)] == (0.3 if parameter.ndim > 1 else 0.0), name

@@ -80,7 +80,7 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
-    from outspan.train.loop import load_run, predict
+    from outspan.train.trained import load_run, predict
 
     trained, data = load_run(run, skip_bad=skip_bad)
     found = predict(trained.model.to(device()), data.test, trained.last, device()).argmax(1)
@@ -112,7 +112,7 @@ def predict_command(
 
     Example: outspan predict runs/first cat.png dog.jpg
     """
-    from outspan.train.loop import load_model, predict
+    from outspan.train.trained import load_model, predict
 
     trained = load_model(run)
     split = _read_texts(images, trained.recipe) if len(trained.shape) == 1 else _read_images(images, trained.shape)

@@ -22,7 +22,7 @@ from outspan.policies.proposals import merge
 from outspan.shapes import Float32, Normalized, Num
 from outspan.train import Stopped, checkpoint
 from outspan.train.graphs import Learner
-from outspan.train.loop import initial, lr_at, make_optimizer
+from outspan.train.state import initial, lr_at, make_optimizer
 from outspan.transforms.labels import mix_labels
 from outspan.transforms.normalize import Normalize
 

@@ -16,7 +16,8 @@ from outspan.data.sets import Data, load_for
 from outspan.files import write_json, write_whole
 from outspan.measure.ensemble import is_batchable, train_together
 from outspan.measure.margins import margins
-from outspan.train.loop import load_run, predict, train
+from outspan.train.loop import train
+from outspan.train.trained import load_run, predict
 from outspan.train.workers import OnStep
 
 Task = tuple[str, int]  # a configuration and a seed

@@ -5,7 +5,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outspan import models, rng
+from outspan import rng
 from outspan.config import Recipe, differing, with_values
 from outspan.data.sets import SETS, AnySplit, Data, as_read, is_textual, load_for
 from outspan.files import write_lines
@@ -29,6 +29,8 @@ from outspan.text.documents import Documents
 from outspan.text.tokens import Encoded
 from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner, Replayed
+from outspan.train.state import State, lr_at, new_state, take_step
+from outspan.train.trained import accuracy, check_same_data, last_step
 from outspan.transforms.normalize import Normalize
 
 
@@ -43,27 +45,6 @@ class Summary:
     metrics: list[dict[str, Any]] = field(repr=False)  # one an epoch
 
 
-@dataclass
-class _State:
-    """All that a run carries from step to step."""
-
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    step: int = 0
-    seconds: float = 0.0
-    losses: float = 0.0  # summed over this epoch so far
-    chosen: compositions.Counts = field(default_factory=dict)  # in this epoch so far
-    metrics: list[dict[str, Any]] = field(default_factory=list)
-
-    def meta(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "losses": self.losses, "chosen": self.chosen, "metrics": self.metrics}
-
-    def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        checkpoint.unpack(tensors, self.model, self.optimizer)
-        self.step, self.seconds = meta["step"], meta["seconds"]
-        self.losses, self.chosen, self.metrics = meta["losses"], meta["chosen"], meta["metrics"]
-
-
 class _Unread:
     """Losses and choices that the device may still be working on: read together, so that no step waits for it."""
 
@@ -73,12 +54,12 @@ class _Unread:
         self.steps: list[tuple[Tensor, Plan, Tensor | None, Tensor | None]] = []
         self.last = math.nan
 
-    def add(self, state: _State, losses: Tensor, batch: Batch) -> None:
+    def add(self, state: State, losses: Tensor, batch: Batch) -> None:
         self.steps.append((losses.mean(), batch.drawn, batch.chosen, batch.losses))
         if len(self.steps) >= self.limit:
             self.read(state)
 
-    def read(self, state: _State) -> None:
+    def read(self, state: State) -> None:
         """Add what is there to the epoch so far, step by step: the sums do not depend on when they are read."""
         for i, (loss, drawn, chosen, losses) in enumerate(self.steps):
             self.last = loss.item()
@@ -111,7 +92,7 @@ def train(
     them, and `deterministic` makes it end to the bit the same, more slowly. `on_step` is called after every step with what
     a progress bar shows; where it returns True the run saves and stops. `skip_bad` files of a folder may be no images.
     """
-    with _settings(deterministic):
+    with algorithms(deterministic):
         device = torch.device(device)
         setting = {"compiled": compile, "deterministic": deterministic}
         setting["graphs"] = graphs and device.type == "cuda"
@@ -133,10 +114,10 @@ class _Run:
         self.held = None if held is None else as_read(held, recipe)
         self.split = split.to(device)
         mean, std = split.statistics()
-        self.last = _last(mean, std, on_gpu=device.type == "cuda")
+        self.last = last_step(mean, std, on_gpu=device.type == "cuda")
         if isinstance(self.last, Framed):
             setting = setting | {"graphs": False}  # batches of text differ in length
-        self.state = _start(recipe, split.shape, len(self.data.classes), device)
+        self.state = new_state(recipe, split.shape, len(self.data.classes), device)
         if isinstance(self.last, Normalize):
             _check_fit(recipe.model, self.state.model, split.shape)
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
@@ -180,7 +161,7 @@ class _Run:
             batches: Any = self.split.batches(rows[at:], self.device, crops)  # of images or texts, as the policy takes them
             for images, labels in batches:
                 batch = self.policy(images, labels, step=state.step)
-                losses = _step(state, self.learn, recipe, batch, lr_at(recipe, state.step, self.steps))
+                losses = take_step(state, self.learn, recipe, batch, lr_at(recipe, state.step, self.steps))
                 if self.learns is not None:
                     self.learns.learn(losses, step=state.step)
                 state.step += 1
@@ -242,7 +223,7 @@ def _digest(name: str) -> str:
 
 
 @contextmanager
-def _settings(deterministic: bool) -> Iterator[None]:
+def algorithms(deterministic: bool) -> Iterator[None]:
     """Let a GPU take the fastest algorithms, or those that give the same bits every time; put back what was asked before."""
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark, cudnn.deterministic, torch.are_deterministic_algorithms_enabled()
@@ -257,33 +238,11 @@ def _settings(deterministic: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[2])
 
 
-def _last(mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) -> Normalize | Framed:
-    """Return the last step before the model: images are normalised, texts, which have no mean, framed."""
-    if not mean:
-        return Framed()
-    return Normalize(tuple(mean), tuple(std), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
-
-
 def found_from_anywhere(recipe: Recipe) -> Recipe:
     """Return a recipe that finds its data, and for text its model and cache, from any folder."""
     if is_textual(recipe.data):
         recipe = replace(recipe, model=_from_anywhere(recipe.model), cache=_from_anywhere(recipe.cache))
     return recipe if recipe.data in SETS else replace(recipe, data=_from_anywhere(recipe.data))
-
-
-def initial(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Return the model of a recipe as its seed initialises it, for images [C, H, W] or texts [T]."""
-    torch.manual_seed(rng.derive(recipe.seed, "init"))
-    return models.build(recipe.model, shape, classes)
-
-
-def _start(recipe: Recipe, shape: tuple[int, ...], classes: int, device: torch.device) -> _State:
-    model = initial(recipe, shape, classes).to(device)
-    if device.type == "cuda":
-        model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    weights = [p for p in model.parameters() if p.ndim > 1]
-    others = [p for p in model.parameters() if p.ndim <= 1]
-    return _State(model, make_optimizer(recipe, weights, others, on_gpu=device.type == "cuda"))
 
 
 def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...]) -> None:
@@ -297,65 +256,6 @@ def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...]) -> None:
         raise ValueError(f"model {name!r} does not take images of {' x '.join(map(str, shape))} ({reason})") from None
 
 
-def make_optimizer(
-    recipe: Recipe, weights: Sequence[Tensor], others: Sequence[Tensor], *, on_gpu: bool
-) -> torch.optim.Optimizer:
-    """Return the recipe's optimizer; biases and normalisation, the others, do not decay."""
-    groups = [{"params": weights, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    if recipe.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=recipe.lr, fused=on_gpu or None)
-    return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0, fused=on_gpu or None)
-
-
-def _step(state: _State, learn: Learner, recipe: Recipe, batch: Batch, lr: float) -> Tensor:
-    for group in state.optimizer.param_groups:
-        group["lr"] = lr
-    _seed(rng.derive(recipe.seed, "model", state.step), batch.images.is_cuda)
-    losses = learn(batch.images, batch.targets)
-    if recipe.clip:
-        nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
-    state.optimizer.step()
-    return losses
-
-
-def _seed(seed: int, on_gpu: bool) -> None:
-    """Seed what dropout draws from; torch.manual_seed would also look for every other kind of device, at 0.1 ms a step."""
-    torch.default_generator.manual_seed(seed)
-    if on_gpu:
-        torch.cuda.manual_seed(seed)
-
-
-def lr_at(recipe: Recipe, step: int, total: int) -> float:
-    """Return the learning rate of a step: a linear warm-up, then the schedule."""
-    warm = recipe.warmup * total
-    if step < warm:
-        return recipe.lr * (step + 1) / (warm + 1)
-    share = (step - warm) / (total - warm)
-    if recipe.schedule == "cosine":
-        return recipe.lr * 0.5 * (1 + math.cos(math.pi * share))
-    if recipe.schedule == "linear":
-        return recipe.lr * (1 - share)
-    if recipe.schedule == "multistep":
-        return recipe.lr * 0.1 ** sum(step >= mark * total for mark in (0.3, 0.6, 0.8))
-    return recipe.lr
-
-
-def predict(model: nn.Module, split: AnySplit, last: Normalize | Framed, device: torch.device | str) -> Tensor:
-    """Return the logits of a split, [N, classes], without augmentation."""
-    model.eval()
-    at_once = max(1, min(1000, 20_000_000 // math.prod(split.shape)))  # what fits in memory as numbers
-    device = torch.device(device)
-    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        order = split.by_length if isinstance(split, Encoded) else torch.arange(len(split))
-        parts: Any = split.batches(order.split(at_once), device)
-        return torch.cat([model(last(images)).float().cpu() for images, _ in parts])[order.argsort()]
-
-
-def accuracy(model: nn.Module, split: AnySplit, last: Normalize | Framed, device: torch.device | str) -> float:
-    """Return the share of a split that is classified as labelled."""
-    return float((predict(model, split, last, device).argmax(1) == split.labels).double().mean())
-
-
 def hold_out(split: AnySplit, count: int, seed: int) -> tuple[AnySplit, AnySplit | None]:
     """Return what is trained on and, where `count` is not 0, so many images or texts held out at random."""
     if not count:
@@ -366,61 +266,16 @@ def hold_out(split: AnySplit, count: int, seed: int) -> tuple[AnySplit, AnySplit
     return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A run's model as its newest whole checkpoint has it, and what it was trained on."""
-
-    recipe: Recipe
-    model: nn.Module
-    shape: tuple[int, ...]  # of an image [C, H, W], or of a text [T]
-    classes: tuple[str, ...]
-    last: Normalize | Framed
-    test_texts: str | None = None  # what tells its texts for testing from others
-
-
-def load_model(out: Path) -> Trained:
-    """Return the model of a run's newest whole checkpoint; its data is not needed."""
-    found = checkpoint.load(out)
-    if found is None:
-        raise ValueError(f"{out}: no whole checkpoint")
-    recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
-    shape = tuple(about["shape"])
-    state = _start(recipe, shape, len(about["classes"]), torch.device("cpu"))
-    state.restore(*found)
-    last = _last(about["mean"], about["std"])
-    return Trained(recipe, state.model, shape, tuple(about["classes"]), last, about.get("test_texts"))
-
-
-def load_run(out: Path, *, skip_bad: int = 0) -> tuple[Trained, Data]:
-    """Return a run's model and its data, which must be what it was."""
-    run = load_model(out)
-    data = load_for(run.recipe, skip_bad=skip_bad)
-    texts = data.test.digest if isinstance(data.test, Documents) else None
-    data = replace(data, test=as_read(data.test, run.recipe))
-    now = {"shape": list(data.test.shape), "classes": list(data.classes), "test_texts": texts}
-    _same_data(now, {"shape": list(run.shape), "classes": list(run.classes), "test_texts": run.test_texts}, out)
-    return run, data
-
-
 def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
     different = differing(with_values(Recipe(), stored["recipe"]), recipe)
     if different:
         shown = ", ".join(f"{key} {was!r} there, {now!r} asked" for key, (was, now) in different.items())
         raise ValueError(f"{out}: a run of another recipe ({shown})")
-    _same_data(about, stored["data"], out)
+    check_same_data(about, stored["data"], out)
     if stored["setting"] != setting:
         warnings.warn(
             f"{out} was made with {stored['setting']}, not {setting}: it will not end to the bit the same", stacklevel=3
         )
-
-
-def _same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
-    for key, value in about.items():
-        then = stored.get(key)
-        if then != value and key == "policy_file":
-            raise ValueError(f"{out}: the policy file has changed since (SHA-256 {then} then, {value} now)")
-        if then != value:
-            raise ValueError(f"{out}: the data has changed since ({key} {then!r} then, {value!r} now)")
 
 
 def _writer(out: Path, step: int) -> Any:

@@ -1,0 +1,88 @@
+"""A trained model and what it says: out of a run's folder, on any split."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from outspan.config import Recipe, with_values
+from outspan.data.sets import AnySplit, Data, as_read, load_for
+from outspan.text.apply import Framed
+from outspan.text.documents import Documents
+from outspan.text.tokens import Encoded
+from outspan.train import checkpoint
+from outspan.train.state import new_state
+from outspan.transforms.normalize import Normalize
+
+
+def last_step(mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) -> Normalize | Framed:
+    """Return the last step before the model: images are normalised, texts, which have no mean, framed."""
+    if not mean:
+        return Framed()
+    return Normalize(tuple(mean), tuple(std), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
+
+
+def predict(model: nn.Module, split: AnySplit, last: Normalize | Framed, device: torch.device | str) -> Tensor:
+    """Return the logits of a split, [N, classes], without augmentation."""
+    model.eval()
+    at_once = max(1, min(1000, 20_000_000 // math.prod(split.shape)))  # what fits in memory as numbers
+    device = torch.device(device)
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        order = split.by_length if isinstance(split, Encoded) else torch.arange(len(split))
+        parts: Any = split.batches(order.split(at_once), device)
+        return torch.cat([model(last(images)).float().cpu() for images, _ in parts])[order.argsort()]
+
+
+def accuracy(model: nn.Module, split: AnySplit, last: Normalize | Framed, device: torch.device | str) -> float:
+    """Return the share of a split that is classified as labelled."""
+    return float((predict(model, split, last, device).argmax(1) == split.labels).double().mean())
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run's model as its newest whole checkpoint has it, and what it was trained on."""
+
+    recipe: Recipe
+    model: nn.Module
+    shape: tuple[int, ...]  # of an image [C, H, W], or of a text [T]
+    classes: tuple[str, ...]
+    last: Normalize | Framed
+    test_texts: str | None = None  # what tells its texts for testing from others
+
+
+def load_model(out: Path) -> Trained:
+    """Return the model of a run's newest whole checkpoint; its data is not needed."""
+    found = checkpoint.load(out)
+    if found is None:
+        raise ValueError(f"{out}: no whole checkpoint")
+    recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
+    shape = tuple(about["shape"])
+    state = new_state(recipe, shape, len(about["classes"]), torch.device("cpu"))
+    state.restore(*found)
+    last = last_step(about["mean"], about["std"])
+    return Trained(recipe, state.model, shape, tuple(about["classes"]), last, about.get("test_texts"))
+
+
+def load_run(out: Path, *, skip_bad: int = 0) -> tuple[Trained, Data]:
+    """Return a run's model and its data, which must be what it was."""
+    run = load_model(out)
+    data = load_for(run.recipe, skip_bad=skip_bad)
+    texts = data.test.digest if isinstance(data.test, Documents) else None
+    data = replace(data, test=as_read(data.test, run.recipe))
+    now = {"shape": list(data.test.shape), "classes": list(data.classes), "test_texts": texts}
+    check_same_data(now, {"shape": list(run.shape), "classes": list(run.classes), "test_texts": run.test_texts}, out)
+    return run, data
+
+
+def check_same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
+    """Refuse data that is not what a run in this folder was trained on."""
+    for key, value in about.items():
+        then = stored.get(key)
+        if then != value and key == "policy_file":
+            raise ValueError(f"{out}: the policy file has changed since (SHA-256 {then} then, {value} now)")
+        if then != value:
+            raise ValueError(f"{out}: the data has changed since ({key} {then!r} then, {value!r} now)")

@@ -137,7 +137,7 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
     begun = []
 
     def pool(count, *, mp_context, initializer, initargs):
-        for name, shared in zip(("_asked_to_stop", "_shares"), initargs, strict=True):
+        for name, shared in zip(("_asked_to_stop", "_shares"), initargs[:2], strict=True):
             monkeypatch.setattr(workers, name, shared)
         begun.append(count)
         return ThreadPoolExecutor(1)

@@ -312,13 +312,16 @@ def test_changed_data_is_refused(tmp_path):
         train(replace(SMALL, epochs=1), out=tmp_path, data=few(60))
 
 
-def test_another_number_of_threads_is_warned_of(tmp_path):
-    train(replace(SMALL, epochs=1), out=tmp_path, data=few(40))
+def test_another_number_of_threads_is_warned_of_where_there_is_more_to_train(tmp_path):
+    with pytest.raises(Stopped):
+        train(SMALL, out=tmp_path, data=few(40), on_step=lambda state: True)
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
     try:
-        with pytest.warns(UserWarning, match="it will not end to the bit the same"):
-            train(replace(SMALL, epochs=1), out=tmp_path, data=few(40))
+        with pytest.warns(UserWarning, match=rf"not end to the bit the same \(threads {before} then, {before + 1} now\)"):
+            train(SMALL, out=tmp_path, data=few(40))
+        torch.set_num_threads(before)
+        train(SMALL, out=tmp_path, data=few(40))  # finished: a warning would be an error here
     finally:
         torch.set_num_threads(before)
 

@@ -39,11 +39,15 @@ app.command("apply")(images.apply_command)
 app.command("gallery")(images.gallery)
 
 
+def _say_plainly(message: object, *_: object) -> str:
+    return f"outspan: {message}\n"
+
+
 def main() -> None:
     """Run the command line; what the user got wrong is one red line and exit code 2, an interruption is 130."""
     from outspan.train import Stopped
 
-    warnings.formatwarning = lambda message, *_: f"outspan: {message}\n"
+    warnings.formatwarning = _say_plainly
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
     except (_UsageError, ValueError) as error:

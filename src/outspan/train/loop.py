@@ -272,10 +272,10 @@ def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], st
         shown = ", ".join(f"{key} {was!r} there, {now!r} asked" for key, (was, now) in different.items())
         raise ValueError(f"{out}: a run of another recipe ({shown})")
     check_same_data(about, stored["data"], out)
-    if stored["setting"] != setting:
-        warnings.warn(
-            f"{out} was made with {stored['setting']}, not {setting}: it will not end to the bit the same", stacklevel=3
-        )
+    then, finished = stored["setting"], len(stored["metrics"]) == recipe.epochs
+    changed = [f"{key} {then.get(key)} then, {value} now" for key, value in setting.items() if then.get(key) != value]
+    if changed and not finished:
+        warnings.warn(f"{out}: it will not end to the bit the same ({', '.join(changed)})", stacklevel=3)
 
 
 def _writer(out: Path, step: int) -> Any:

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -43,7 +44,8 @@ def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> lis
     context = multiprocessing.get_context("spawn")
     stop, shares = context.Event(), context.Array("d", len(runs))
     failed: list[BaseException] = []
-    pool = ProcessPoolExecutor(min(jobs, len(runs)), mp_context=context, initializer=_begin, initargs=(stop, shares))
+    shared = stop, shares, warnings.formatwarning
+    pool = ProcessPoolExecutor(min(jobs, len(runs)), mp_context=context, initializer=_begin, initargs=shared)
     try:
         futures = [pool.submit(_run_in_worker, i, run) for i, run in enumerate(runs)]
         waiting: set[Future[Any]] = set(futures)
@@ -73,10 +75,11 @@ _asked_to_stop: Any = None  # in a worker: the event that its parent sets
 _shares: Any = None  # and how much of each run is done
 
 
-def _begin(stop: Any, shares: Any) -> None:
-    """Set a worker up: one thread, deaf to Ctrl-C, which its parent answers, and gone when its parent is."""
+def _begin(stop: Any, shares: Any, said: Callable[..., str]) -> None:
+    """Set a worker up: one thread, warnings as its parent's, deaf to Ctrl-C, which that answers, and gone when that is."""
     global _asked_to_stop, _shares
     _asked_to_stop, _shares = stop, shares
+    warnings.formatwarning = said
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -16,6 +16,7 @@ from outspan.cli import app
 from outspan.cli.training import training_progress
 from outspan.data import example_image
 from outspan.train import Stopped, checkpoint
+from outspan.transforms.table import ALL
 from pillow import apply_with_pillow
 
 
@@ -33,9 +34,10 @@ def pixels(path) -> np.ndarray:
 
 def test_transforms_lists_the_table(run):
     out = run("transforms")
-    assert all(name in out for name in TRANSFORMS)
+    assert all(name in out for name in ALL)
     entries = json.loads(run("transforms", "--json"))
-    assert [entry["name"] for entry in entries] == list(TRANSFORMS)
+    assert [entry["name"] for entry in entries] == list(ALL)
+    assert [entry["name"] for entry in entries if entry["of"] == "images"] == list(TRANSFORMS)
     rotate = next(entry for entry in entries if entry["name"] == "rotate")
     assert rotate["unit"] == "degrees"
     assert rotate["at_level_1"] == 30

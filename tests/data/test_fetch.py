@@ -107,10 +107,10 @@ def test_no_server_is_said(tmp_path, monkeypatch):
         fetch("toy", tmp_path)
 
 
-def test_archives_are_unpacked_by_bare_names(server, tmp_path):
+def test_archives_are_unpacked_without_their_folder_and_within_ours(server, tmp_path):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name in ("set/one.bin", "../../two.bin"):
+        for name in ("set/one.bin", "set/deep/two.bin", "../../three.bin", "/four.bin", "set/../../five.bin", "set"):
             entry = tarfile.TarInfo(name)
             entry.size = 3
             archive.addfile(entry, io.BytesIO(b"abc"))
@@ -118,8 +118,10 @@ def test_archives_are_unpacked_by_bare_names(server, tmp_path):
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
     server.publish("/set.tar.gz", buffer.getvalue())
-    folder = fetch("toy", tmp_path / "a" / "b")
-    assert sorted(path.name for path in folder.iterdir()) == ["one.bin", "two.bin"]
+    fetch("toy", tmp_path / "a" / "b")
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.bin")) == [
+        f"a/b/toy/{name}" for name in ("deep/two.bin", "four.bin", "one.bin")
+    ]
     server.publish("/cut.tar.gz", buffer.getvalue()[:60])
     with pytest.raises(ValueError, match=r"cut\.tar\.gz: not a whole archive"):
         fetch("toy", tmp_path / "c")

@@ -27,7 +27,7 @@ def list_command() -> None:
 
 
 @app.command("fetch")
-def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifar100 or svhn.")]) -> None:
+def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifar100, svhn or imdb.")]) -> None:
     """Download a data set from its authors, checked by SHA-256; what breaks off goes on with the same command.
 
     Example: outspan data fetch cifar10
@@ -36,7 +36,7 @@ def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifa
     from rich.progress import Progress
 
     from outspan.data.fetch import fetch
-    from outspan.data.sets import load, root
+    from outspan.data.sets import is_textual, load, root
 
     def show(file: str, here: int, total: int) -> None:
         bar.update(task, description=file, completed=here, total=total or None)
@@ -45,5 +45,5 @@ def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifa
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(name)
         folder = fetch(name, root(), on_bytes=show)
-    found = load(name)
-    typer.echo(f"{name}: {len(found.train):,} train and {len(found.test):,} test images in {folder}")
+    found, kind = load(name), "texts" if is_textual(name) else "images"
+    typer.echo(f"{name}: {len(found.train):,} train and {len(found.test):,} test {kind} in {folder}")

@@ -13,25 +13,26 @@ if TYPE_CHECKING:
 
 
 def transforms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
-    """List every transform with its unit, its range and its limit.
+    """List every transform, of images and then of texts, with its unit, its range and its limit.
 
     Example: outspan transforms --json
     """
-    from outspan.transforms.table import PAPER_16, TRANSFORMS
+    from outspan.transforms.table import ALL, PAPER_16, TEXT_TRANSFORMS
 
     entries = [
         {
             "name": name,
+            "of": "texts" if name in TEXT_TRANSFORMS else "images",
             "unit": t.unit,
             "at_level_0": t.rest if t.graded else None,
             "at_level_1": t.rest + t.span if t.graded else None,
             "at_level_minus_1": t.rest - t.span if t.graded and t.signed else None,
             "levels": list(t.levels) if t.graded else None,
             "needs": [need for need, is_needed in (("place", t.placed), ("partner", t.mixes), ("fill", t.fills)) if is_needed],
-            "in_paper": name in PAPER_16,
+            "in_paper": name in PAPER_16 or name in TEXT_TRANSFORMS,
             "description": (t.function.__doc__ or "").splitlines()[0],
         }
-        for name, t in TRANSFORMS.items()
+        for name, t in ALL.items()
     ]
     if as_json:
         typer.echo(json.dumps(entries, indent=2))
@@ -40,7 +41,7 @@ def transforms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON 
     from rich.table import Table
 
     console = Console()
-    columns = ["transform", "level 0 → ±1", "unit", "levels", "what it does"]
+    columns = ["transform", "of", "level 0 → ±1", "unit", "levels", "what it does"]
     columns = columns if console.width >= 150 else columns[:-1]  # a sentence does not fit beside the rest
     table = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for entry in entries:
@@ -48,6 +49,7 @@ def transforms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON 
         reach = ", ".join(f"{end:g}" for end in ends if end is not None)
         cells = [
             entry["name"],
+            entry["of"],
             f"{entry['at_level_0']:g} → {reach}" if reach else "",
             entry["unit"],
             "{:g} … {:g}".format(*entry["levels"]) if entry["levels"] else "",

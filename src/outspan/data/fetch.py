@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from outspan.config import unknown
@@ -34,6 +34,7 @@ class Source:
 _MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist"  # the authors' page names no other that still answers
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _SVHN = "https://ufldl.stanford.edu/housenumbers"
+_IMDB = "https://ai.stanford.edu/~amaas/data/sentiment"
 # The folder that a set lives in, and the files that fill it; an archive is unpacked there.
 SOURCES: Mapping[str, tuple[str, tuple[Source, ...]]] = MappingProxyType(
     {
@@ -68,6 +69,10 @@ SOURCES: Mapping[str, tuple[str, tuple[Source, ...]]] = MappingProxyType(
                 Source(f"{_SVHN}/train_32x32.mat", "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
                 Source(f"{_SVHN}/test_32x32.mat", "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
             ),
+        ),
+        "imdb": (
+            "aclImdb",
+            (Source(f"{_IMDB}/aclImdb_v1.tar.gz", "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"),),
         ),
     }
 )
@@ -137,12 +142,16 @@ def _sha256(path: Path) -> str:
 
 
 def _unpack(path: Path) -> None:
-    """Put an archive's files beside it, by their bare names, and remove it."""
+    """Put the files of an archive's one folder beside it, and remove it; links and what points elsewhere are left out."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:
-                if (content := archive.extractfile(member) if member.isfile() else None) is not None:
-                    with open(path.with_name(Path(member.name).name), "wb") as file:
+                inside = PurePosixPath(member.name).parts[1:]
+                content = archive.extractfile(member) if member.isfile() and inside and ".." not in inside else None
+                if content is not None:
+                    target = path.parent.joinpath(*inside)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with open(target, "wb") as file:
                         shutil.copyfileobj(content, file)
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: not a whole archive ({error})") from None

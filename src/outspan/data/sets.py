@@ -187,7 +187,7 @@ def _imdb(folder: Path) -> Data:
     """Return IMDb's 25,000 and 25,000 reviews: the official folder, aclImdb, or one with train and test as JSONL."""
     home = next((folder / name for name in ("aclImdb", "imdb") if (folder / name).is_dir()), folder / "aclImdb")
     if not home.is_dir():
-        raise ValueError(f"{home}: no such folder; unpack the official aclImdb_v1.tar.gz (ai.stanford.edu/~amaas) there")
+        raise ValueError(f"{home}: no such folder; `outspan data fetch imdb` brings it, or unpack aclImdb_v1.tar.gz there")
     return Data("imdb", *read_documents(home))
 
 

@@ -80,7 +80,7 @@ def word_replacement(
 
 
 def back_translation(sentences: np.ndarray, share: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Return which sentences of each row are back-translated, bool: row i's first `sentences[i]`, each with its share."""
+    """Choose sentences to take back-translated, each with the row's share: bool, of row i the first `sentences[i]`."""
     width = int(sentences.max(initial=0))
     drawn = _share(noise(seeds, 0, width) >> np.uint64(32)) < share[:, None]
     return drawn & (np.arange(width) < sentences[:, None])

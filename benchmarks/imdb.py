@@ -54,6 +54,8 @@ def run(recipe: Recipe, folder: Path, few: int, end: float) -> dict[str, Any] | 
         return None
     found = {"seed": recipe.seed, "accuracy": done.accuracy, "train_loss": done.loss, "seconds": round(done.seconds, 1)}
     found["epochs"] = [row["test_accuracy"] for row in done.metrics]
+    if recipe.validation:  # what settings are chosen by
+        found["validation_accuracy"] = done.metrics[-1]["validation_accuracy"]
     if recipe.policy == "uncertain":
         found["chosen"] = [{name: entry["count"] for name, entry in line["compositions"].items()} for line in read(folder)]
     return found | {"machine": machine("transformers", "tokenizers")}
@@ -112,7 +114,8 @@ def main() -> None:
                 print(f"{name}, seed {seed}: stopped; the same command goes on", flush=True)
                 continue
             runs[name].append(done)
-            print(f"{name}, seed {seed}: {100 * done['accuracy']:.2f} %, {done['seconds']} s", flush=True)
+            held = f", {100 * done['validation_accuracy']:.2f} % held out" if "validation_accuracy" in done else ""
+            print(f"{name}, seed {seed}: {100 * done['accuracy']:.2f} %{held}, {done['seconds']} s", flush=True)
             found = summarise(recipe, {arm: entries for arm, entries in runs.items() if entries})
             asked.result.write_text(json.dumps(found, indent=2) + "\n")
     for name, arm in found["arms"].items() if any(runs.values()) else ():

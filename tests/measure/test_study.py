@@ -171,8 +171,7 @@ def test_where_one_process_fails_the_others_save_themselves(error, raised, messa
         monkeypatch.setattr(workers, "_asked_to_stop", initargs[0])
         return ThreadPoolExecutor(count)
 
-    def work(number, run):
-        unit = run.args[1]
+    def work(folder, unit, **_):
         begun.extend(unit)
         if error is not None and (BASELINE, 0) in unit:
             raise error
@@ -180,7 +179,7 @@ def test_where_one_process_fails_the_others_save_themselves(error, raised, messa
         raise Stopped("at a step")
 
     monkeypatch.setattr(workers, "ProcessPoolExecutor", pool)
-    monkeypatch.setattr(workers, "_run_in_worker", work)
+    monkeypatch.setattr(study, "run", work)
     plain = replace(recipe, model="convnet")
 
     @contextmanager

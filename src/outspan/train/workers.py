@@ -43,7 +43,6 @@ def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = un
 def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> list[Any]:
     context = multiprocessing.get_context("spawn")
     stop, shares = context.Event(), context.Array("d", len(runs))
-    failed: list[BaseException] = []
     shared = stop, shares, warnings.formatwarning
     pool = ProcessPoolExecutor(min(jobs, len(runs)), mp_context=context, initializer=_begin, initargs=shared)
     try:
@@ -51,22 +50,20 @@ def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> lis
         waiting: set[Future[Any]] = set(futures)
         while waiting:
             done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-            failed += [error for future in done if not future.cancelled() and (error := future.exception()) is not None]
             said = f"{len(runs) - len(waiting)} of {len(runs)} runs"
             state = {"step": sum(shares[:]), "steps": len(runs), "images": 0, "said": said}
-            if (on_step is not None and on_step(state)) or failed:
-                stop.set()
-                for future in waiting:
-                    future.cancel()
+            if (on_step is not None and on_step(state)) or any(future.exception() for future in done):
+                stop.set()  # no future is cancelled: where a process was killed at that moment, the pool would break
     finally:
         stop.set()
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
+    failed = [error for future in futures if (error := future.exception()) is not None]
+    if any(isinstance(error, BrokenProcessPool) for error in failed):
+        raise ValueError("the process of a run was killed, maybe for memory; the same command goes on")
     for error in failed:
-        if isinstance(error, BrokenProcessPool):
-            raise ValueError("the process of a run was killed, maybe for memory; the same command goes on") from None
         if not isinstance(error, Stopped):
             raise error
-    if failed or any(future.cancelled() for future in futures):
+    if failed:
         raise Stopped("stopped; the same command goes on")
     return [future.result() for future in futures]
 
@@ -97,4 +94,6 @@ def _run_in_worker(number: int, run: Run) -> Any:
         _shares[number] = state["step"] / state["steps"]
         return _asked_to_stop.is_set()
 
+    if _asked_to_stop.is_set():
+        raise Stopped("not begun")
     return run(on_step=on_step)

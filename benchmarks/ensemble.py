@@ -5,7 +5,9 @@
 
 A GPU is used where there is one. One process; the contestants take turns within every round, the first of which warms up; the
 figure is the median round. Each trains the paper's MLP (100 hidden) on the embedded digits, or on MNIST with --data mnist, each
-image rotated with probability 0.5. The bar is 1.2 times as fast on 2 cores and 5 times on one H200.
+image rotated with probability 0.5. One after another is what nine calls of `train` do: each starts anew and tests itself after
+every epoch, at once all start together and are tested after the last. The bar is 1.2 times as fast on 2 cores and 5 times on
+one H200.
 """
 
 import argparse

@@ -54,7 +54,21 @@ def test_less_asked_of_a_folder_does_not_replace_more(few, tmp_path, run):
     assert list(json.loads((tmp_path / "m" / "scores.json").read_text())["transforms"]) == ["blur", "invert", "rotate"]
     assert list(load_predictions(tmp_path / "m" / "predictions.npz")) == ["baseline", "blur", "invert", "rotate"]
     (tmp_path / "m" / "models" / "invert-1.npy").unlink()  # one seed is no measure
-    assert "in the same folder: blur." in run(*asked, "rotate")
+    said = run(*asked, "rotate")
+    assert "in the same folder: blur." in said
+    assert "Measured earlier with fewer seeds, and left out until all 2 are there: invert." in said
+
+
+def test_models_that_learnt_nothing_are_said(few, tmp_path, run, monkeypatch):
+    asked = ("--seeds", 2, "--transforms", "rotate", "-o", tmp_path / "m")
+    warning = "The baseline is right no more often than always naming the largest class"
+    assert warning in run("--data", few, *asked, "--set", "epochs=1", "--set", "lr=1e-6")
+    found = json.loads((tmp_path / "m" / "scores.json").read_text())
+    labels = load_predictions(tmp_path / "m" / "predictions.npz")["baseline"].labels.tolist()
+    assert found["largest_class"] == max(map(labels.count, labels)) / len(labels)
+    assert warning not in run("--data", few, *asked[:-1], tmp_path / "n", "--set", "epochs=8", "--set", "batch=25")
+    monkeypatch.chdir(few.parent)  # by another name it is the same data
+    assert warning in run("--data", few.name, *asked, "--set", "epochs=1", "--set", "lr=1e-6")
 
 
 def test_shared_batches_and_a_recipe(few, tmp_path, run):
@@ -100,3 +114,18 @@ def test_interrupted_it_keeps_what_is_finished(few, tmp_path):
     assert "the same command goes on" in err
     assert err.count("\n") == 1
     assert sorted(path.name for path in (out / "models").iterdir()) == ["baseline-0.npy", "baseline-1.npy"]
+
+
+def test_ctrl_c_while_processes_start_stops_them_all(few, tmp_path):
+    """A terminal sends it to all of them; those that still import torch must not die of it."""
+    out = tmp_path / "m"
+    asked = [sys.executable, "-m", "outspan", "measure", "--data", few, "--seeds", "2", "--transforms", "rotate", "-o", out]
+    asked += ["--jobs", "2", "--set", "epochs=5000"]
+    process = subprocess.Popen([*map(str, asked)], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while not (out / "settings.json").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)  # they are born, and not ready
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "outspan: stopped; the same command goes on\n")

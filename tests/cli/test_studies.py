@@ -31,8 +31,8 @@ def test_compositions_then_a_core_that_trains(asked, tmp_path, run):
         assert {tuple(pair[end] for end in ("first", "second")) for pair in found["pairs"]} == {
             ("rotate", "random_crop"), ("random_crop", "rotate"),
         }  # fmt: skip
-        for first, second in found["edges"]:
-            assert f"{first} → {second}: cuts it by" in said
+        edges = [f"{first} → {second}: cuts it by" for first, second in found["edges"]]
+        assert all(edge in said for edge in edges or ["No second transform cuts the error"])
         with Image.open(out / f"{name}.png") as image:
             assert image.format == "PNG"
     before = sorted((out / "models").iterdir())

@@ -75,7 +75,7 @@ def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):
 
     baseline = configurations(RECIPE, ["rotate"], 0.5)[BASELINE]
     found = compose(Study(baseline, seeds=range(2), out=tmp_path, watch=watch), ["rotate", "invert"])
-    assert seen == ["rotate+invert, 2 models", "invert+rotate, 2 models"]
+    assert seen == ["rotate+invert, 2 models (1 of 2)", "invert+rotate, 2 models (2 of 2)"]
     assert torch.equal(found.predictions["rotate"].classes, first.predictions["rotate"].classes)
 
 

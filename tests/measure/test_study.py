@@ -88,7 +88,10 @@ def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
         measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen, 1))
     assert sorted(path.name for path in (tmp_path / "parts" / "models").iterdir()) == [f"baseline-{i}.npy" for i in range(3)]
     parts = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
-    assert seen == ["baseline, 3 models", "rotate, 3 models", "rotate, 3 models", "invert, 3 models"]
+    assert seen == [
+        *("baseline, 3 models (1 of 3)", "rotate, 3 models (2 of 3)"),
+        *("rotate, 3 models (1 of 2)", "invert, 3 models (2 of 2)"),
+    ]
     again = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
     assert len(seen) == 4  # nothing is left to train
     for other in (parts, again):
@@ -99,7 +102,8 @@ def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
     # More seeds and transforms of the same folder: only these are trained, here two at once for want of memory.
     monkeypatch.setattr(study, "members_at_once", lambda *_: 2)
     more = measure(recipe, ["rotate", "blur"], seeds=range(4), out=tmp_path / "parts", watch=watcher(seen))
-    assert seen[4:] == ["baseline, 1 models", "rotate, 1 models", "blur, 2 models", "blur, 2 models"]
+    titles = ("baseline, 1 models", "rotate, 1 models", "blur, 2 models", "blur, 2 models")
+    assert seen[4:] == [f"{title} ({i} of 4)" for i, title in enumerate(titles, 1)]
     assert torch.equal(more.predictions["rotate"].classes[:3], whole.predictions["rotate"].classes)
 
 
@@ -109,7 +113,8 @@ def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path
         measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen, 1))
     assert [path.name for path in (tmp_path / "m" / "running").iterdir()] == ["baseline-1"]
     found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
-    assert seen == ["baseline, seed 0", *["baseline, seed 1"] * 2, "invert, seed 0", "invert, seed 1"]
+    assert seen[:2] == ["baseline, seed 0 (1 of 4)", "baseline, seed 1 (2 of 4)"]
+    assert seen[2:] == ["baseline, seed 1 (1 of 3)", "invert, seed 0 (2 of 3)", "invert, seed 1 (3 of 3)"]
     assert not list((tmp_path / "m" / "running").iterdir())  # what was predicted is kept, not the models
     alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
     some = found.predictions[BASELINE]
@@ -216,6 +221,9 @@ def test_an_image_folder(tmp_path):
     recipe = Recipe(data=str(tmp_path / "data"), model="mlp-5", size=8, epochs=8, batch=4)
     found = measure(recipe, ["rotate"], seeds=range(2), out=tmp_path / "m")
     assert found.classes == ("dark", "light")
+    Image.new("RGB", (10, 9), (1, 2, 3)).save(tmp_path / "data" / "val" / "dark" / "0.png")  # another of the same name
+    with pytest.raises(ValueError, match=r"a measure of other settings \(test '8 images, "):
+        measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m")
     assert summarise(found)["baseline"]["accuracy"]["value"] == 1
 
 
@@ -299,5 +307,5 @@ def test_refusals(recipe, tmp_path):
     with pytest.raises(ValueError, match="shared batches need an mlp"):
         measure(replace(recipe, model="convnet"), ["rotate"], seeds=range(2), out=out, shared_batches=True)
     assert not out.exists()
-    with pytest.raises(ValueError, match=r"none, seed [01]: the loss is (nan|inf)"):
+    with pytest.raises(ValueError, match=r"baseline, seed [01]: the loss is (nan|inf)"):
         measure(replace(recipe, lr=1e6, epochs=9), ["rotate"], seeds=range(2), out=out)

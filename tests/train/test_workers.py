@@ -35,7 +35,7 @@ def test_what_runs_return_comes_in_their_order(jobs):
 
     runs = [(f"run {i}", partial(work, i)) for i in range(3)]
     assert run_all(runs, jobs=jobs, watch=watch) == [0, 1, 2]
-    assert titles == (["run 0", "run 1", "run 2"] if jobs == 1 else ["2 runs at a time"])
+    assert titles == ([f"run {i} ({i + 1} of 3)" for i in range(3)] if jobs == 1 else ["2 runs at a time"])
     assert seen[-1]["step"] == (1 if jobs == 1 else pytest.approx(1.5))
 
 

@@ -43,7 +43,7 @@ def measure_command(
     """
     from rich.console import Console
 
-    from outspan.measure.study import OWN_KEYS, measure
+    from outspan.measure.study import OWN_KEYS, measurable, measure
     from outspan.measure.summary import save_predictions, summarise
     from outspan.report.measure import measure_figure
 
@@ -62,7 +62,9 @@ def measure_command(
     )
     found = summarise(measured)
     Console().print(_table(found))
-    for line in _remarks(found, [name for name in found["transforms"] if name not in names]):
+    others = [name for name in measurable(given.data, given.cache) if name not in found["transforms"]]
+    others = [name for name in others if next((out / "models").glob(f"{name}-[0-9]*.npy"), None) is not None]
+    for line in _remarks(found, [name for name in found["transforms"] if name not in names], others):
         typer.echo(line)
     write_whole(out / "predictions.npz", lambda partial: save_predictions(partial, measured))
     write_found(out, "scores.json", found, "measure.png", measure_figure(found), "predictions.npz")
@@ -74,16 +76,17 @@ def base_recipe(
     """Return the recipe that all configurations start from; what a study sets itself, its own keys, is refused."""
     from outspan.config import make_recipe, read_changes, read_values
     from outspan.data.sets import is_textual
+    from outspan.train.loop import found_from_anywhere
 
     asked = read_changes(changes or [])
     for key in asked:
         if key in own:
-            raise ValueError(f"{command} sets {key} itself: see its options, outspan {command} --help")
+            raise ValueError(f"{command} sets {key} itself; what it leaves to you is in outspan {command} --help")
     stored = {} if path is None else read_values(path)
     textual = is_textual(asked.get("data") or data or str(stored.get("data", "")))
     given = {"data": data, "model": model or (None if textual or "model" in stored else "mlp")}
     given = [f"{key}={value}" for key, value in given.items() if value is not None]
-    return make_recipe(path, [*given, *(changes or [])], is_textual)
+    return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], is_textual))
 
 
 def names_in(text: str, recipe: Any) -> tuple[str, ...]:
@@ -92,7 +95,7 @@ def names_in(text: str, recipe: Any) -> tuple[str, ...]:
 
     if text.strip() == "all":
         return measurable(recipe.data, recipe.cache)
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def write_found(out: Path, numbers: str, found: Mapping[str, Any], picture: str, figure: Any, *others: str) -> None:
@@ -123,7 +126,7 @@ def _table(found: Mapping[str, Any]) -> Any:
     return table
 
 
-def _remarks(found: Mapping[str, Any], earlier: Sequence[str]) -> list[str]:
+def _remarks(found: Mapping[str, Any], earlier: Sequence[str], others: Sequence[str]) -> list[str]:
     """Say how to read the table, and what a reader must not overlook."""
     seeds, samples, kind, entries = len(found["seeds"]), found["samples"], found["kind"], found["transforms"]
     said = [f"In %, of {seeds} seeds on {samples:,} test {kind}; 95 % intervals over {kind}, the models as they are."]
@@ -132,11 +135,18 @@ def _remarks(found: Mapping[str, Any], earlier: Sequence[str]) -> list[str]:
         said.append(f"{verdict.capitalize()} than the baseline, beyond that interval: {', '.join(names) or 'none'}.")
     if earlier:
         said.append(f"Measured earlier, in the same folder: {', '.join(earlier)}.")
+    if others:
+        said.append(f"Measured earlier with fewer seeds, and left out until all {seeds} are there: {', '.join(others)}.")
     return said + said_of_votes(found)
 
 
 def said_of_votes(found: Mapping[str, Any]) -> list[str]:
-    """Say how many votes had no majority, if any, and that all seeds saw the same batches, if they did."""
+    """Say what a reader must know before the numbers: votes without a majority, shared batches, models that learnt nothing."""
     even = ", as an even number of seeds often is" if len(found["seeds"]) % 2 == 0 else ""
     tied = f"{found['ties']:,} of {found['votes']:,} votes were tied{even}: their label was drawn by lot."
-    return ([tied] if found["ties"] else []) + ([f"Shared batches: {found['note']}."] if "note" in found else [])
+    chance = (
+        f"The baseline is right no more often than always naming the largest class ({100 * found['largest_class']:.2f} %): it "
+        "has learnt nothing, and these numbers say nothing of a transform. Train longer, --set epochs=…, or another --model."
+    )
+    said = ([tied] if found["ties"] else []) + ([f"Shared batches: {found['note']}."] if "note" in found else [])
+    return said if found["learnt"] else [*said, chance]

@@ -86,7 +86,6 @@ def core_command(
     from outspan.config import write_recipe
     from outspan.measure.core import core
     from outspan.measure.study import BASELINE, OWN_KEYS, configurations
-    from outspan.train.loop import found_from_anywhere
 
     given = base_recipe("core", recipe, data, model, changes, OWN_KEYS)
     names = names_in(transforms, given)
@@ -107,7 +106,7 @@ def core_command(
     error, best = (f"{100 * entry['error']:.2f} %" for entry in (found, found["best"]))
     said = f"Error of a vote of {seeds} seeds: {error}; of the best set found: {best}."
     text = write_recipe(
-        found_from_anywhere(chosen.recipe),
+        chosen.recipe,
         f"The core set that `outspan core` found: {' + '.join(found['core']) or 'none'}.",
         said,
     )
@@ -207,7 +206,8 @@ def _mixup_table(found: Mapping[str, Any]) -> Any:
     for title in ("accuracy", "error", "instability"):
         table.add_column(title, justify="right")
     decay = f"{found['weight_decay']['chosen']:g}"
-    titles = {"baseline": "baseline", "l2": f"weight decay {decay}", "mixup": "and mixup"}
+    own = f"baseline, weight decay {found['settings']['weight_decay']:g}"
+    titles = {"baseline": own, "l2": f"weight decay {decay}", "mixup": "and mixup"}
     rows = [(titles[name], found["scores"][name]) for name in titles]
     rows += [(f"and mixup, {100 * entry['share']:g} % same class", entry) for entry in found["same_class"]]
     for title, entry in rows:
@@ -222,6 +222,8 @@ def _mixup_remarks(found: Mapping[str, Any]) -> list[str]:
     if decay["accuracy"]:
         tried = ", ".join(f"{value} {100 * accuracy:.2f}" for value, accuracy in decay["accuracy"].items())
         said.append(f"Weight decay by the accuracy on {decay['held_out']:,} train images held out: {tried}.")
+        if decay["chosen"] in (min(map(float, decay["accuracy"])), max(map(float, decay["accuracy"]))):
+            said.append("The best lies at the end of those tried: ask for more with --l2.")
     corrected = [entry for entry in found["margins"]["corrected"] if entry["count"]]
     for entry in corrected:
         own = f"the baseline's mean margin there is {entry['mean_margin']:.2f}"

@@ -244,9 +244,9 @@ class _Together:
         """Return the mean loss; one that is not finite is refused, with its member."""
         for recipe, loss in zip(self.members, losses.tolist(), strict=True):
             if not math.isfinite(loss):
-                kind = recipe.policy if recipe.policy == "none" else f"{recipe.policy} {recipe.transforms}"
+                kind = "baseline" if recipe.policy == "none" else recipe.transforms.replace(",", "+")
                 at = f"at step {self.step - 1}, epoch {epoch}"
-                raise ValueError(f"{kind}, seed {recipe.seed}: the loss is {loss} {at}: try a smaller lr")
+                raise ValueError(f"{kind}, seed {recipe.seed}: the loss is {loss} {at}: try a smaller lr, or leave it out")
         return float(losses.mean())
 
     def _save(self, out: Path) -> None:

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from outspan.config import Recipe
-from outspan.data.sets import Data, load_for
+from outspan.data.sets import Data, as_read, load_for
 from outspan.files import write_json, write_whole
 from outspan.measure.ensemble import is_batchable, train_together
 from outspan.measure.margins import margins
 from outspan.train.loop import train
-from outspan.train.trained import load_run, predict
+from outspan.train.trained import load_model, predict
 from outspan.train.workers import OnStep
 
 Task = tuple[str, int]  # a configuration and a seed
@@ -113,10 +113,11 @@ def run(
 def _run_alone(
     folder: Folder, name: str, recipe: Recipe, device: torch.device, data: Data | None, on_step: OnStep | None
 ) -> None:
-    running = folder.running(name, recipe.seed)
+    running, data = folder.running(name, recipe.seed), data or load_for(recipe)
     try:
         train(recipe, out=running, data=data, device=device, on_step=on_step)
     except ValueError as error:
         raise ValueError(f"{name}, seed {recipe.seed}: {error}") from None
-    trained, data = load_run(running)
-    folder.write(name, recipe.seed, predict(trained.model.to(device), data.test, trained.last, device))
+    trained = load_model(running)
+    logits = predict(trained.model.to(device), as_read(data.test, recipe), trained.last, device)
+    folder.write(name, recipe.seed, logits)

@@ -36,6 +36,9 @@ def about(
     found = {"settings": dict(settings), "seeds": list(seeds), "samples": len(several[BASELINE].labels)}
     found["kind"] = "texts" if " texts, " in settings.get("test", "") else "images"
     found |= count_ties(several.values(), seed=seed)
+    labels, classes = several[BASELINE].labels, several[BASELINE].classes
+    found["largest_class"] = int(labels.bincount().max()) / len(labels)
+    found["learnt"] = bool((classes == labels).double().mean() > found["largest_class"])
     return found | ({"note": _SHARED} if settings.get("shared_batches") else {})
 
 

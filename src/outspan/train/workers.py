@@ -5,10 +5,10 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -34,8 +34,8 @@ def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = un
         with watch(f"{jobs} runs at a time") as on_step:
             return _side_by_side([run for _, run in runs], jobs, on_step)
     found = []
-    for title, run in runs:
-        with watch(title) as on_step:
+    for i, (title, run) in enumerate(runs, 1):
+        with watch(f"{title} ({i} of {len(runs)})" if len(runs) > 1 else title) as on_step:
             found.append(run(on_step=on_step))
     return found
 
@@ -45,27 +45,43 @@ def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> lis
     stop, shares = context.Event(), context.Array("d", len(runs))
     shared = stop, shares, warnings.formatwarning
     pool = ProcessPoolExecutor(min(jobs, len(runs)), mp_context=context, initializer=_begin, initargs=shared)
+    stopped = False
     try:
-        futures = [pool.submit(_run_in_worker, i, run) for i, run in enumerate(runs)]
+        with _deaf():
+            futures = [pool.submit(_run_in_worker, i, run) for i, run in enumerate(runs)]
         waiting: set[Future[Any]] = set(futures)
         while waiting:
             done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
             said = f"{len(runs) - len(waiting)} of {len(runs)} runs"
             state = {"step": sum(shares[:]), "steps": len(runs), "images": 0, "said": said}
-            if (on_step is not None and on_step(state)) or any(future.exception() for future in done):
+            stopped = (on_step is not None and bool(on_step(state))) or stopped
+            if stopped or any(future.exception() for future in done):
                 stop.set()  # no future is cancelled: where a process was killed at that moment, the pool would break
     finally:
         stop.set()
         pool.shutdown()
     failed = [error for future in futures if (error := future.exception()) is not None]
-    if any(isinstance(error, BrokenProcessPool) for error in failed):
+    if any(isinstance(error, BrokenProcessPool) for error in failed) and not stopped:
         raise ValueError("the process of a run was killed, maybe for memory; the same command goes on")
     for error in failed:
-        if not isinstance(error, Stopped):
+        if not isinstance(error, Stopped | BrokenProcessPool):
             raise error
     if failed:
         raise Stopped("stopped; the same command goes on")
     return [future.result() for future in futures]
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Let processes be born deaf to Ctrl-C, which reaches them, too: their parent answers it, and tells them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _asked_to_stop: Any = None  # in a worker: the event that its parent sets
@@ -73,12 +89,11 @@ _shares: Any = None  # and how much of each run is done
 
 
 def _begin(stop: Any, shares: Any, said: Callable[..., str]) -> None:
-    """Set a worker up: one thread, warnings as its parent's, deaf to Ctrl-C, which that answers, and gone when that is."""
+    """Set a worker up: one thread, warnings as its parent's, and gone when that is."""
     global _asked_to_stop, _shares
     _asked_to_stop, _shares = stop, shares
     warnings.formatwarning = said
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -85,6 +85,15 @@ def test_a_policy_file_that_has_changed_is_another_run(folder, tmp_path, monkeyp
         train(recipe, out=tmp_path / "run", data=few(40))
 
 
+def test_a_trained_model_says_what_the_run_did(tmp_path):
+    """Batch normalisation tells: a model that still trains would go by the batch."""
+    done = train(replace(SMALL, model="convnet"), out=tmp_path, data=(data := few(100)))
+    trained = load_model(tmp_path)
+    with torch.no_grad():
+        alone = torch.cat([trained.model(trained.last(data.test.images[i : i + 1])) for i in range(len(data.test))])
+    assert (alone.argmax(1) == data.test.labels).double().mean() == pytest.approx(done.accuracy)
+
+
 def test_stopped_after_every_step_it_ends_the_same(tmp_path):
     """29 stops in a run of 30 steps, with batch normalisation, selection and mixing in it."""
     recipe = replace(SMALL, policy="uncertain", select="proportional", defaults="cifar", model="convnet", validation=20)

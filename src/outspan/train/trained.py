@@ -55,7 +55,7 @@ class Trained:
 
 
 def load_model(out: Path) -> Trained:
-    """Return the model of a run's newest whole checkpoint; its data is not needed."""
+    """Return the model of a run's newest whole checkpoint, ready for evaluation; its data is not needed."""
     found = checkpoint.load(out)
     if found is None:
         raise ValueError(f"{out}: no whole checkpoint")
@@ -64,7 +64,7 @@ def load_model(out: Path) -> Trained:
     state = new_state(recipe, shape, len(about["classes"]), torch.device("cpu"))
     state.restore(*found)
     last = last_step(about["mean"], about["std"])
-    return Trained(recipe, state.model, shape, tuple(about["classes"]), last, about.get("test_texts"))
+    return Trained(recipe, state.model.eval(), shape, tuple(about["classes"]), last, about.get("test_texts"))
 
 
 def load_run(out: Path, *, skip_bad: int = 0) -> tuple[Trained, Data]:

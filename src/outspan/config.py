@@ -150,10 +150,15 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def write_recipe(recipe: Recipe, *comments: str) -> str:
-    """Return a recipe as TOML that `read_recipe` reads back, with its comments first; keys at their default are left out."""
-    changed = differing(Recipe(), recipe)
-    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, (_, value) in changed.items()]
+    """Return a recipe as TOML with its comments first; keys at their default, of images and of text, are left out."""
+    changed = [key for key in KEYS if any(getattr(recipe, key) != known for known in _defaults(key))]
+    lines = [f"{key} = {json.dumps(getattr(recipe, key), ensure_ascii=False)}" for key in changed]
     return "".join(f"{line}\n" for line in [*(f"# {comment}" for comment in comments), *lines])
+
+
+def _defaults(key: str) -> tuple[Any, ...]:
+    """Return what a key is where nothing is said: of images, and of text where that differs."""
+    return (getattr(Recipe(), key), TEXT[key]) if key in TEXT else (getattr(Recipe(), key),)
 
 
 def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:
@@ -173,11 +178,20 @@ def read_changes(changes: Sequence[str]) -> dict[str, str]:
 
 
 def make_recipe(path: Path | None, changes: Sequence[str], is_text: Callable[[str], bool] = lambda data: False) -> Recipe:
-    """Return a recipe from a file, or the default one for images or for text, with `key=value` changes."""
+    """Return the default recipe for images or for text, with what a file and then `key=value` changes say."""
     values = read_changes(changes)
-    if path is not None:
-        return with_values(read_recipe(path), values)
-    return with_values(Recipe(), {**(TEXT if is_text(values.get("data", "")) else {}), **values})
+    stored = {} if path is None else read_values(path)
+    begun = default_recipe(str(values.get("data", stored.get("data", ""))), is_text)
+    try:
+        made = with_values(begun, stored)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return with_values(made, values)
+
+
+def default_recipe(data: str, is_text: Callable[[str], bool]) -> Recipe:
+    """Return what a recipe begins with: images and text differ."""
+    return with_values(Recipe(), dict(TEXT) if is_text(data) else {})
 
 
 def scaled(recipe: Recipe, scale: float) -> Recipe:

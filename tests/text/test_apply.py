@@ -13,7 +13,7 @@ from outspan.text.apply import Framed
 from outspan.text.apply import apply as apply_to_text
 from outspan.text.backtranslate import read_cache
 from outspan.text.documents import Documents
-from outspan.text.tokens import Passages, encode
+from outspan.text.tokens import Passages, encode, wrap_tokenizer
 from outspan.transforms.table import TEXT_TRANSFORMS
 from reviews import SPECIAL, UNUSED, WORDS, make_reviews
 
@@ -178,3 +178,22 @@ def test_what_is_missing_is_said(tokenizer):
 def test_a_document_without_tokens_is_framed(tokenizer):
     found = Framed()(whole(split_of(["\u200b", "the"], tokenizer)))
     assert words_of(found[0]).startswith("[CLS] [SEP]")
+
+
+def test_a_cache_of_other_documents_is_refused_and_a_part_is_said(tokenizer):
+    texts = ["a good film. the plot is bad.", "a bad story."]
+    with pytest.raises(ValueError, match="has no sentence of these documents: it is another corpus's"):
+        split_of(texts, tokenizer, cache={"quite another.": "another."})
+    with pytest.warns(UserWarning, match="has 1 of 3 sentences; the others stay as they are"):
+        split_of(texts, tokenizer, cache={"a bad story.": "one bad tale."})
+
+
+def test_punctuation_is_no_word_where_bytes_are_written_as_letters():
+    """As RoBERTa and GPT-2 have it: a space is written Ġ, and each byte of an ellipsis is a letter, too."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    names = ["<s>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "Ġ(", "ĠâĢ¦", "Ġgood"]
+    backend = Tokenizer(models.BPE({name: i for i, name in enumerate(names)}, []))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    found = wrap_tokenizer(backend, 0).wordlike
+    assert [bool(found[names.index(name)]) for name in ("Ġgood", "a", "7", "Ġ(", "ĠâĢ¦", "Ġ")] == [True] * 3 + [False] * 3

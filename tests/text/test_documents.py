@@ -100,19 +100,23 @@ def test_numbers_are_classes_in_their_order(tmp_path):
     found = ["0.5", "-1", "10", "2", "nan", "b", "-10", "a"]
     write(path, "text,label\n" + "".join(f"t{i},{found[i % 8]}\n" for i in range(160)))
     assert read_documents(path)[2] == ("-10", "-1", "0.5", "2", "10", "a", "b", "nan")
+    rows = [{"text": f"t{i}", "label": (1, 1.0, 0, 0.5)[i % 4]} for i in range(40)]
+    assert read_documents(write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))[2] == ("0", "0.5", "1")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.csv", "text,label\ngood,1\n ,0\n" + "x,0\ny,1\n" * 9, r"a\.csv, line 3: an empty document"),
-        ("a.csv", "review,label\ngood,1\n", r"line 2: no column 'text' \(it has review, label\).*text_column=NAME"),
-        ("a.csv", "text,mood\ngood,1\n", r"no column 'label' .*label_column=NAME"),
+        ("a.csv", "review,label\ngood,1\n", r"line 2: no column 'text' \(it has review, label\).*text_column names another"),
+        ("a.csv", "text,mood\ngood,1\n", r"no column 'label' .*label_column names another"),
         ("a.csv", "text,label\n" + "".join(f"a{i},b{i}\n" for i in range(20)), r"20 different values in 20 rows, not classes"),
         ("a.csv", "text,label\n" + "a,1\n" * 20, "the labels are 1 different values"),
         ("a.csv", "text,label\n" + "a,1\nb,\n" * 20, "an empty label"),
         ("a.csv", "text,label\na,b,1\n", "line 2: more fields than the header has; quote the text"),
-        ("a.csv", 'text,label\n"a,1\n', "not CSV"),
+        ("a.csv", 'text,label\na,1\n"a,1\n', r"a\.csv, line 3: not CSV"),
+        ("a.csv", "text;label\na, b;1\n", r"a\.csv, line 1: its fields stand between ';', expected ','"),
+        ("a.csv", "text,label\n", r"a\.csv: there are no rows to train on"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "a"\n', r"a\.jsonl, line 2: not JSON"),
         ("a.csv", "text,label\ngood\n", r"line 2: nothing in the column 'label'"),
         ("a.jsonl", '{"text": "a", "label": null}\n', r"line 1: nothing in the column 'label'"),

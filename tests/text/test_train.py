@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from outspan.cli import main
-from outspan.config import Recipe, make_recipe, read_recipe
+from outspan.config import TEXT, Recipe, make_recipe, read_recipe, with_values, write_recipe
 from outspan.data import sets
 from outspan.data.sets import as_read, is_textual, load
 from outspan.measure.study import measurable, measure
@@ -94,6 +95,7 @@ RUN = """
 import sys
 from pathlib import Path
 import torch
+from safetensors.torch import load_file, save_file
 from outspan.config import Recipe
 from outspan.train import loop
 torch.set_num_threads(1)
@@ -270,6 +272,31 @@ def test_what_makes_no_sense_is_refused(changes, message, corpus, tiny_model, tm
         train(small(corpus, tiny_model, **changes), out=tmp_path / "run")
 
 
+def test_weights_of_another_model_are_refused(tiny_model, tmp_path):
+    shutil.copytree(tiny_model, tmp_path / "other")
+    weights = load_file(tmp_path / "other" / "model.safetensors")
+    save_file({f"gpt.{name}": tensor for name, tensor in weights.items()}, tmp_path / "other" / "model.safetensors")
+    with pytest.raises(ValueError, match=r"its weights fit 0 of \d+ tensors: another model's\?"):
+        load_classifier(str(tmp_path / "other"), 2, 48)
+    save_file({name: tensor for name, tensor in weights.items() if "pooler" not in name}, tmp_path / "other/model.safetensors")
+    load_classifier(str(tmp_path / "other"), 2, 48)  # a pooler is new in many
+
+
+def test_a_model_of_images_is_refused_before_texts_are_read(corpus, tmp_path):
+    recipe = make_recipe(None, [f"data={corpus}", "model=wide_resnet-28-2"], is_textual)
+    with pytest.raises(ValueError, match="model 'wide_resnet-28-2' is for images; for text give a name on the hub or a folder"):
+        train(recipe, out=tmp_path / "run")
+
+
+def test_a_file_for_text_begins_with_the_defaults_of_text(corpus, tmp_path):
+    (tmp_path / "r.toml").write_text(f'data = "{corpus}"\nepochs = 7\n')
+    made = make_recipe(tmp_path / "r.toml", ["batch=5"], is_textual)
+    assert made == with_values(Recipe(), {**TEXT, "data": str(corpus), "epochs": 7, "batch": 5})
+    for recipe in (made, replace(made, optimizer="sgd", depth=2, clip=0.0)):  # what is text's default, and what is images'
+        (tmp_path / "w.toml").write_text(write_recipe(recipe))
+        assert make_recipe(tmp_path / "w.toml", [], is_textual) == recipe
+
+
 def test_a_pickle_is_refused(tiny_model, tmp_path):
     for path in tiny_model.iterdir():
         (tmp_path / path.name.replace("model.safetensors", "pytorch_model.bin")).write_bytes(path.read_bytes())
@@ -366,6 +393,7 @@ def test_the_theory_is_of_images(corpus, tmp_path, monkeypatch, capsys):
     assert "text; the theory ranks transforms of images" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:the cache of back-translations has")
 @pytest.mark.parametrize(("name", "found"), [("train.jsonl", "train_texts"), ("test.jsonl", "test_texts"), ("cache", "cache")])
 def test_a_run_does_not_go_on_with_other_texts(name, found, corpus, tiny_model, cache, tmp_path):
     recipe = small(corpus, tiny_model, cache=cache, transforms="paper3", epochs=1)

@@ -17,7 +17,10 @@ RecipeFile = Annotated[Path | None, typer.Argument(help=RECIPE_HELP)]
 DataName = Annotated[str | None, typer.Option("--data", help=DATA_HELP)]
 ModelName = Annotated[str | None, typer.Option("--model", help="mlp (the paper's, unless a recipe names one), convnet, …")]
 Seeds = Annotated[int, typer.Option("--seeds", help="Models of each, seeds 0, 1, …; at least 2.")]
-Probability = Annotated[float, typer.Option("--probability", help="How often an image gets a transform.")]
+Probability = Annotated[
+    float | None,
+    typer.Option("--probability", help="How often an image or a text gets a transform.", show_default="0.5; text: 1"),
+]
 Shared = Annotated[
     bool, typer.Option("--shared-batches", help="Show all seeds the same batches: faster, but it changes the measure.")
 ]
@@ -30,7 +33,7 @@ def measure_command(
     model: ModelName = None,
     transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
     seeds: Seeds = 9,
-    probability: Probability = 0.5,
+    probability: Probability = None,
     changes: Set = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
@@ -54,7 +57,7 @@ def measure_command(
         names,
         seeds=range(seeds),
         out=out,
-        probability=probability,
+        probability=probability_for(given, probability),
         shared_batches=shared_batches,
         device=device(),
         jobs=jobs,
@@ -87,6 +90,13 @@ def base_recipe(
     given = {"data": data, "model": model or (None if textual or "model" in stored else "mlp")}
     given = [f"{key}={value}" for key, value in given.items() if value is not None]
     return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], is_textual))
+
+
+def probability_for(recipe: Any, asked: float | None) -> float:
+    """Return how often a study applies a transform where it is not said: as the paper measures images, and trains on text."""
+    from outspan.data.sets import is_textual
+
+    return asked if asked is not None else 1.0 if is_textual(recipe.data) else 0.5
 
 
 def names_in(text: str, recipe: Any) -> tuple[str, ...]:

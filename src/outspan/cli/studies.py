@@ -17,6 +17,7 @@ from outspan.cli.measure import (
     Shared,
     base_recipe,
     names_in,
+    probability_for,
     said_of_votes,
     write_found,
 )
@@ -34,7 +35,7 @@ def compose_command(
     transforms: Annotated[str, typer.Option(help="Names with commas, at least 2, or all.")] = _FIVE,
     additive: Annotated[bool, typer.Option("--additive", help="Blend the two evenly instead of one after the other.")] = False,
     seeds: Seeds = 9,
-    probability: Probability = 0.5,
+    probability: Probability = None,
     changes: Set = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
@@ -55,7 +56,7 @@ def compose_command(
 
     given = base_recipe("compose", recipe, data, model, changes, OWN_KEYS)
     names = names_in(transforms, given)
-    recipes = compositions(replace(given, probability=probability), names, additive=additive)
+    recipes = compositions(replace(given, probability=probability_for(given, probability)), names, additive=additive)
     measured = _study(recipes[BASELINE], seeds, out, shared_batches, jobs).run(recipes)
     found = graph(measured, names, additive=additive)
     Console().print(_pairs_table(found))
@@ -72,7 +73,7 @@ def core_command(
     model: ModelName = None,
     transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = _FIVE,
     seeds: Seeds = 9,
-    probability: Probability = 0.5,
+    probability: Probability = None,
     changes: Set = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
@@ -89,7 +90,7 @@ def core_command(
 
     given = base_recipe("core", recipe, data, model, changes, OWN_KEYS)
     names = names_in(transforms, given)
-    baseline = configurations(given, names, probability)[BASELINE]
+    baseline = configurations(given, names, probability_for(given, probability))[BASELINE]
     chosen = core(_study(baseline, seeds, out, shared_batches, jobs), names)
     found = chosen.found
     for entry in found["path"]:

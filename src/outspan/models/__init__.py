@@ -34,6 +34,16 @@ PUBLISHED = (
 )  # fmt: skip
 
 
+def is_for_images(name: str) -> bool:
+    """Return whether a name is one of a model of images."""
+    return name.startswith("timm:") or any(_numbers(pattern, name) is not None for pattern in FAMILIES)
+
+
+def _numbers(pattern: str, name: str) -> list[int] | None:
+    found = re.fullmatch(pattern.replace("N", "([1-9][0-9]{0,4})"), name)
+    return None if found is None else [int(number) for number in found.groups()]
+
+
 def build(name: str, shape: Shape, classes: int) -> nn.Module:
     """Return a model by name, for images [C, H, W]; `timm:NAME` where timm is installed; for text [T] one of transformers."""
     if len(shape) == 1:
@@ -45,6 +55,6 @@ def build(name: str, shape: Shape, classes: int) -> nn.Module:
             raise ValueError(f"model {name!r} needs timm, which is not installed") from None
         return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0])
     for pattern, make in FAMILIES.items():
-        if found := re.fullmatch(pattern.replace("N", "([1-9][0-9]{0,4})"), name):
-            return make(shape, classes, *map(int, found.groups()))
+        if (numbers := _numbers(pattern, name)) is not None:
+            return make(shape, classes, *numbers)
     raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME")

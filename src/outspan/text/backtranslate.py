@@ -222,6 +222,7 @@ def backtranslate(
     found = dict(have)
     if missing:
         through = open_engine(engine, pair)  # before the cache: where it is refused, nothing is left behind
+        out.parent.mkdir(parents=True, exist_ok=True)
         _mend(out, head)
         try:
             answers = zip(missing, through(missing), strict=True)

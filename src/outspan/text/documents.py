@@ -141,10 +141,12 @@ def _classes(rows: Sequence[Row], path: Path) -> tuple[str, ...]:
     for where, _, label in rows:
         if not label.strip():
             raise ValueError(f"{where}: an empty label")
+    if not rows:
+        raise ValueError(f"{path}: there are no rows to train on")
     found = sorted({label for *_, label in rows}, key=_place)
     if not 2 <= len(found) <= _MOST_CLASSES or len(found) > max(2, len(rows) // 2):
         raise ValueError(f"{path}: the labels are {len(found)} different values in {len(rows)} rows, not classes; "
-                         f"for another column: --set label_column=NAME")  # fmt: skip
+                         f"label_column names another column")  # fmt: skip
     return tuple(found)
 
 
@@ -196,7 +198,7 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
             if column not in row:
                 option = "text_column" if column == text else "label_column"
                 known = ", ".join(map(str, row)) or "none"
-                raise ValueError(f"{where}: no column {column!r} (it has {known}); for another: --set {option}=NAME")
+                raise ValueError(f"{where}: no column {column!r} (it has {known}); {option} names another")
             if row[column] is None:
                 raise ValueError(f"{where}: nothing in the column {column!r}")
         if not isinstance(row[text], str):
@@ -207,7 +209,8 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
             f"{row[text]}{row[label]}".encode()
         except UnicodeEncodeError:  # JSON can write what no text has
             raise ValueError(f"{where}: half a character (a lone surrogate)") from None
-        yield where, clean(row[text]), str(row[label]).strip()
+        whole = isinstance(row[label], float) and row[label].is_integer()  # 1.0 beside 1 is no other class
+        yield where, clean(row[text]), str(int(row[label]) if whole else row[label]).strip()
 
 
 def clean(text: str) -> str:
@@ -247,9 +250,11 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
     try:
+        if len(reader.fieldnames or ()) == 1 and ";" in (reader.fieldnames or ("",))[0]:
+            raise ValueError(f"{path}, line 1: its fields stand between ';', expected ','")
         for row in reader:
             if row.get(None) is not None:
-                raise ValueError(f"{path}, line {reader.line_num}: more fields than the header has; quote the text")
+                raise ValueError(f"{path}, line {reader.reader.line_num}: more fields than the header has; quote the text")
             yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
+        raise ValueError(f"{path}, line {reader.reader.line_num}: not CSV ({error})") from None

@@ -1,6 +1,6 @@
 """Pretrained text classifiers through transformers: safetensors alone, and no code but the library's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,14 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
         raise ValueError(f"length must be at most the {most} positions of {name!r}, got {length}")
     config.pad_token_id = _padding(name, config)
     with _quietly(transformers):
-        model = _ask(
+        model, loaded = _ask(
             name,
             lambda: transformers.AutoModelForSequenceClassification.from_pretrained(
                 name, config=config, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
-                ignore_mismatched_sizes=True,  # a head for other classes is replaced
+                ignore_mismatched_sizes=True, output_loading_info=True,  # a head for other classes is replaced
             ),
         )  # fmt: skip
+    _check_weights(name, model, loaded)
     found = Classifier(model.eval(), config.pad_token_id)
     try:
         with torch.no_grad():  # some keep positions for themselves, some take no batches
@@ -55,6 +56,14 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"model {name!r} does not take texts of {length} tokens ({_first_line(error)})") from None
     return found
+
+
+def _check_weights(name: str, model: Any, loaded: Mapping[str, Any]) -> None:
+    """Refuse weights that are another model's: a new head, and a pooler, are all that may be initialised at random."""
+    body = [key for key in model.state_dict() if key.startswith(f"{model.base_model_prefix}.")]
+    absent = {*loaded["missing_keys"], *(key for key, *_ in loaded["mismatched_keys"])} & {*body}
+    if len(absent) > len(body) // 10:
+        raise ValueError(f"model {name!r}: its weights fit {len(body) - len(absent)} of {len(body)} tensors: another model's?")
 
 
 def load_tokenizer(name: str) -> Tokenizer:
@@ -121,7 +130,8 @@ def _ask(name: str, load: Callable[[], Any]) -> Any:
     try:
         return load()
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ImportError, SafetensorError) as error:
-        raise ValueError(f"model {name!r} cannot be loaded ({_first_line(error)})") from None
+        how = "" if Path(name).is_dir() else "; without the hub, give a folder: --model FOLDER"
+        raise ValueError(f"model {name!r} cannot be loaded ({_first_line(error)}){how}") from None
 
 
 def _first_line(error: Exception) -> str:

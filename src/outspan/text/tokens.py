@@ -1,6 +1,7 @@
 """Documents as tokens: what a model reads, where its sentences are, and what may be put in their place."""
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,7 +64,9 @@ def wrap_tokenizer(backend: Any, padding: int) -> Tokenizer:
     kept[[i for i in (*ids[:first], *ids[last:], padding) if i < size]] = False
     if not kept.any():
         raise ValueError("its tokenizer has no words: is tokenizer.json there?")
-    wordlike = np.array([any(map(str.isalnum, name)) for name in names]) & kept
+    # Not the names: in byte-level vocabularies a space and the bytes of punctuation are written as letters.
+    said = backend.decode_batch([[i] for i in range(size)], skip_special_tokens=False)
+    wordlike = np.array([any(map(str.isalnum, text)) for text in said]) & kept
     return Tokenizer(backend, tuple(ids[:first]), tuple(ids[last:]), padding, np.flatnonzero(kept).astype(np.int32), wordlike)
 
 
@@ -181,6 +184,7 @@ def encode(
     spans = np.stack([ends[:-1], ends[1:], ends[:-1], ends[1:]], axis=1)
     document = np.repeat(np.repeat(np.arange(len(parts)), np.diff(starts)), np.diff(ends))  # of each token
     if cache is not None and train:
+        _check_cache(flat, cache)
         backs = [(i, back) for i, one in enumerate(flat) if (back := cache.get(one.strip())) and back != one.strip()]
         others, other_ends, other_whole = tokenizer([" " * flat[i].startswith(" ") + back for i, back in backs])
         at = np.array([i for i, _ in backs], dtype=np.int64)
@@ -192,6 +196,16 @@ def encode(
     law, weights = _law(tokenizer, tokens, whole, document, int(own), len(parts)) if train else (_no_law(tokenizer), None)
     corpus = Corpus(tokenizer, tokens, weights, spans, starts, law, cache is not None)
     return Encoded(corpus, np.arange(len(documents)), documents.labels, length, truncate)
+
+
+def _check_cache(texts: Sequence[str], cache: Mapping[str, str | None]) -> None:
+    """Refuse a cache of other documents; say where it holds only a part of these."""
+    held = sum(text.strip() in cache for text in texts)
+    if not held:
+        raise ValueError("the cache of back-translations has no sentence of these documents: it is another corpus's")
+    if held < len(texts):
+        part = f"{held:,} of {len(texts):,} sentences"
+        warnings.warn(f"the cache of back-translations has {part}; the others stay as they are", stacklevel=4)
 
 
 def _no_law(tokenizer: Tokenizer) -> Law:

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from outspan.config import Recipe, read_values, with_values
+from outspan.config import Recipe, default_recipe, read_values, with_values
+from outspan.data.sets import is_textual
 from outspan.files import write_json
 from outspan.train.loop import train
 from outspan.train.workers import Watch, run_all, unwatched
@@ -17,7 +18,8 @@ def read_grid(path: Path, changes: Mapping[str, Any]) -> tuple[Recipe, Mapping[s
     """Return the recipe in a TOML file and its axes: every key that has a list of values."""
     values = {**read_values(path), **changes}
     axes = {key: value for key, value in values.items() if isinstance(value, list)}
-    recipe = with_values(Recipe(), {key: value for key, value in values.items() if key not in axes})
+    begun = default_recipe(str(values.get("data", "")), is_textual)
+    recipe = with_values(begun, {key: value for key, value in values.items() if key not in axes})
     if not axes:
         raise ValueError(f"{path}: a grid has a list of values for some key, e.g. lr = [1e-5, 2e-5]")
     for key, choices in axes.items():

@@ -18,10 +18,11 @@ from outspan import rng
 from outspan.config import Recipe, differing, with_values
 from outspan.data.sets import SETS, AnySplit, Data, as_read, is_textual, load_for
 from outspan.files import write_lines
+from outspan.models import is_for_images
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
 from outspan.policies.files import file_and_function
-from outspan.policies.named import build_policy
+from outspan.policies.named import build_policy, check_text
 from outspan.policies.plain import Batch
 from outspan.policies.uncertain import evaluating
 from outspan.text.apply import Framed
@@ -110,6 +111,10 @@ class _Run:
         self.recipe, self.out, self.device = recipe, out, device
         self.data = data
         kept, held = hold_out(self.data.train, recipe.validation, recipe.seed)
+        if isinstance(kept, Documents):
+            check_text(recipe)  # before they are cut into tokens, which takes its time
+            if is_for_images(recipe.model):
+                raise ValueError(f"model {recipe.model!r} is for images; for text give a name on the hub or a folder")
         split, self.test = as_read(kept, recipe, train=True), as_read(self.data.test, recipe)
         self.held = None if held is None else as_read(held, recipe)
         self.split = split.to(device)

@@ -35,7 +35,7 @@ REFERENCE = "randaugment"
 METHODS: dict[str, dict[str, Any]] = {
     "none": {"policy": "none", "defaults": "none"},
     "baseline": {"policy": "baseline", "defaults": "none"},
-    REFERENCE: {"policy": "randaugment", "depth": 1, "magnitude": 2.0},
+    REFERENCE: {"policy": "randaugment", "depth": 3, "magnitude": 4.0},
     "trivialaugment": {"policy": "trivialaugment"},
     "uniformaugment": {"policy": "uniformaugment"},
     "autoaugment": {"policy": "autoaugment"},

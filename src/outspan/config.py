@@ -107,6 +107,7 @@ _ALLOWED = {
     "momentum": " (allowed: [0, 1))",
     "label_smoothing": " (allowed: [0, 1))",
     "same_class": " (allowed: [0, 1], or -1)",
+    "adversaries": " (allowed: 2 or more)",
 }
 # What a recipe for text begins with: BERT's fine-tuning, and Algorithm 1 with one transform a candidate.
 TEXT: Mapping[str, Any] = MappingProxyType(

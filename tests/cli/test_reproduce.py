@@ -41,6 +41,8 @@ def test_a_table_without_rows_shows_the_papers_numbers_and_trains_nothing(run, n
     assert "cifar100/wrn-28-10: needs" in out
     assert not (narrow / "runs").exists()
     assert "made by: outspan theory verify" in run("reproduce", "table-1", "--rows", "x", code=2)
+    assert "nothing to run: give a table and --rows" in run("reproduce", "table-3", "--scale", "0.1", code=2)
+    assert "--rows x of which table?" in run("reproduce", "--rows", "x", code=2)
 
 
 def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, monkeypatch):
@@ -92,7 +94,7 @@ def test_a_cell_that_fails_says_why_and_the_others_are_run(run, narrow, one_thre
     make_official("cifar100", narrow)
     (narrow / "cifar-100-binary" / "test.bin").write_bytes(b"short")
     rows = ("--rows", "cifar100/wrn-28-10,svhn/wrn-28-10", "--methods", "baseline", "--scale", "0.001")
-    out = run("reproduce", "table-3", *rows, "-o", narrow / "out")
+    out = run("reproduce", "table-3", *rows, "-o", narrow / "out", code=1)
     assert f"cifar100/wrn-28-10 baseline: seed 0: {narrow}/cifar-100-binary/test.bin: 5 bytes, expected" in out
     cells = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())["cells"]
     assert [(len(cell["accuracies"]), bool(cell["why_not"])) for cell in cells] == [(0, True), (1, False)]

@@ -85,6 +85,16 @@ def test_a_policy_file_that_has_changed_is_another_run(folder, tmp_path, monkeyp
         train(recipe, out=tmp_path / "run", data=few(40))
 
 
+def test_a_last_batch_of_one_that_cannot_be_normalised_is_refused_at_once(tmp_path):
+    images = torch.randint(0, 256, (9, 3, 8, 8), dtype=torch.uint8)
+    data = Data("digits", Split(images, torch.arange(9) % 2), Split(images, torch.arange(9) % 2), ("a", "b"))
+    recipe = Recipe(model="resnet-18", epochs=1, batch=4, policy="none")
+    with pytest.raises(ValueError, match="'resnet-18' cannot normalise one alone at 8 x 8: take another batch"):
+        train(recipe, out=tmp_path / "run", data=data)
+    assert not (tmp_path / "run").exists()
+    train(replace(recipe, batch=5), out=tmp_path / "other", data=data)
+
+
 def test_a_trained_model_says_what_the_run_did(tmp_path):
     """Batch normalisation tells: a model that still trains would go by the batch."""
     done = train(replace(SMALL, model="convnet"), out=tmp_path, data=(data := few(100)))

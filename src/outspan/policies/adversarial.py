@@ -145,6 +145,8 @@ class Adversarial:
 
     def learn(self, losses: Float32[Tensor, " BM"], *, step: int) -> None:
         """Take in the losses of a batch that came from here; where a round ends, update the controller."""
+        if len(losses) % self.policies:
+            raise ValueError(f"a batch has {self.policies} losses an image, one of each policy, got {len(losses)} in all")
         rows = losses.view(-1, self.policies)
         self._sums, self._images = self._sums.to(losses.device) + rows.sum(0), self._images + len(rows)
         if (step + 1) % self.every == 0:

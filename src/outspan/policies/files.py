@@ -104,7 +104,8 @@ def fast_autoaugment(file: str) -> Proposal:
 
 def pba(file: str, *, searched: int, epochs: int, epoch_steps: int) -> Schedule:
     """Read a schedule found in a search of so many epochs, stretched over a run of `epochs` of `epoch_steps` each."""
-    lines = _follow(file, [_read_change(file, at + 1, text) for at, text in enumerate(_text(Path(file)).splitlines()) if text])
+    written = [(at, text) for at, text in enumerate(_text(Path(file)).splitlines(), 1) if text.strip()]
+    lines = _follow(file, [_read_change(file, at, text) for at, text in written])
     starts = [0, *(line["epoch"] for line in lines)]
     for line, before in zip(lines, starts, strict=False):
         if not before <= line["epoch"] <= searched:

@@ -58,6 +58,7 @@ _RANDAUGMENT = MappingProxyType(
         "imagenet/resnet-50": (2, 9.0),
     }
 )
+_PBA_EPOCHS = MappingProxyType({"svhn": 160})  # of the search that found a published schedule; of the others 200
 FILES = MappingProxyType(
     {
         "fast-aa": "FastAutoAugment/archive.py of github.com/kakaobrain/fast-autoaugment, with #fa_reduced_cifar10 or another",
@@ -242,6 +243,8 @@ def recipe_of(item: Item, row: str, method: str, *, file: str = "") -> Recipe:
         values["defaults"] = _AFTER.get(recipe.data, "cifar-cutout")
     if method == "ra":
         values["depth"], values["magnitude"] = _RANDAUGMENT[row]
+    if method == "pba":
+        values["policy_epochs"] = _PBA_EPOCHS.get(recipe.data, recipe.policy_epochs)
     if method in FILES:
         if not file:
             raise ValueError(f"{method} needs --policy-file {method}=FILE: {FILES[method]}")
@@ -284,6 +287,7 @@ class Cell:
     paper: str
     accuracies: tuple[float, ...] = ()
     why_not: str = ""
+    failed: bool = False  # it was begun
 
     @property
     def said(self) -> str:
@@ -317,6 +321,8 @@ def run_cells(
     scale: float,
     out: Path,
     device: str = "cpu",
+    compile: bool = False,
+    skip_bad: int = 0,
     watch: Callable[[str], AbstractContextManager[Any]],
 ) -> list[Cell]:
     """Train the cells that can be, over seeds 0, 1, …; what their folders hold already is gone on with, or taken as it is.
@@ -333,9 +339,11 @@ def run_cells(
             folder = out / cell.row / f"{cell.method}-{seed}"
             try:
                 with watch(f"{cell.row} {cell.method}, seed {seed}") as on_step:
-                    run = train(replace(small, seed=seed), out=folder, device=device, on_step=on_step)
-            except ValueError as error:
-                cell = replace(cell, why_not=f"seed {seed}: {error}")
+                    options = {"device": device, "compile": compile, "skip_bad": skip_bad, "on_step": on_step}
+                    run = train(replace(small, seed=seed), out=folder, **options)
+            except (ValueError, RuntimeError, OSError, MemoryError) as error:  # out of memory, a full disk
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                cell = replace(cell, why_not=f"seed {seed}: {reason}", failed=True)
                 break
             cell = replace(cell, accuracies=(*cell.accuracies, run.accuracy))
         found.append(cell)

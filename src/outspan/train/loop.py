@@ -1,5 +1,6 @@
 """The one loop. Starting and resuming are one call: it is a function of the recipe, the state and the step."""
 
+import copy
 import hashlib
 import math
 import os
@@ -124,7 +125,8 @@ class _Run:
             setting = setting | {"graphs": False}  # batches of text differ in length
         self.state = new_state(recipe, split.shape, len(self.data.classes), device)
         if isinstance(self.last, Normalize):
-            _check_fit(recipe.model, self.state.model, split.shape)
+            each = {"uncertain": recipe.keep, "adversarial": recipe.adversaries}.get(recipe.policy, 1)
+            _check_fit(recipe.model, self.state.model, split.shape, last=each * (len(split) % recipe.batch))
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
         self.about |= {"mean": list(mean), "std": list(std)}
         if recipe.policy_file:
@@ -250,8 +252,8 @@ def found_from_anywhere(recipe: Recipe) -> Recipe:
     return recipe if recipe.data in SETS else replace(recipe, data=_from_anywhere(recipe.data))
 
 
-def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...]) -> None:
-    """Refuse images that the model does not take, before anything is trained."""
+def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...], *, last: int) -> None:
+    """Refuse images that the model does not take, and a `last` batch of one that it cannot normalise."""
     device = next(model.parameters()).device
     try:
         with evaluating(model):
@@ -259,6 +261,15 @@ def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...]) -> None:
     except (RuntimeError, AssertionError, ValueError, IndexError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"model {name!r} does not take images of {' x '.join(map(str, shape))} ({reason})") from None
+    if last == 1:
+        try:
+            with torch.no_grad():
+                copy.deepcopy(model).train()(torch.zeros(1, *shape, device=device))  # a copy: its statistics would move
+        except ValueError:
+            raise ValueError(
+                f"an epoch's last batch has one image, and {name!r} cannot normalise one alone at {shape[1]} x {shape[2]}: "
+                "take another batch or larger images"
+            ) from None
 
 
 def hold_out(split: AnySplit, count: int, seed: int) -> tuple[AnySplit, AnySplit | None]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import ROOT, machine
+from machine import ROOT, machine, wait
 
 from outspan import rng
 from outspan.config import Recipe, with_values
@@ -147,12 +147,6 @@ def random_data(count: int) -> Data:
     images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator)
     labels = torch.randint(0, 10, (count,), generator=generator)
     return Data("cifar10", Split(images, labels), Split(images[:100], labels[:100]), tuple("0123456789"))
-
-
-def wait(device: torch.device) -> None:
-    """Wait for a GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

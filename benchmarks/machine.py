@@ -2,12 +2,13 @@
 
 import os
 import platform
-import subprocess
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+
+from outspan.report.paper import commit
 
 try:
     from outspan.kernels.cpu._cpu import instruction_set
@@ -30,13 +31,15 @@ def machine(*peers: str) -> dict[str, object]:
         "instruction_set": instruction_set(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in ("torch", "numpy", "pillow", *peers)},
-        "commit": os.environ.get("COMMIT") or _commit(),  # a copy without its history is told
+        "commit": commit(),
         "date": date.today().isoformat(),
     }
 
 
-def _commit() -> str:
-    return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+def wait(device: torch.device) -> None:
+    """Wait for a GPU, before a clock is read."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def _version(name: str) -> str | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from machine import ROOT, machine
+from machine import ROOT, machine, wait
 from torch import Tensor
 
 from outspan import models
@@ -86,12 +86,6 @@ def without_noise(learner: Learner, images: Tensor, targets: Tensor) -> Tensor:
         for module, (name, function) in PLAIN.items():
             stack.enter_context(mock.patch.object(import_module(module), name, function))
         return learner(images, targets)
-
-
-def wait(device: torch.device) -> None:
-    """Wait for a GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

@@ -143,11 +143,7 @@ def read_values(path: Path) -> dict[str, Any]:
 
 def read_recipe(path: Path) -> Recipe:
     """Return the recipe in a TOML file; an unknown key is a ValueError that names it and its neighbour."""
-    values = read_values(path)
-    try:
-        return with_values(Recipe(), values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    return make_recipe(path, [])
 
 
 def write_recipe(recipe: Recipe, *comments: str) -> str:
@@ -209,6 +205,11 @@ def unknown(kind: str, name: str, known: Collection[str], *others: str) -> Value
     near = get_close_matches(name, known, n=1, cutoff=0.0)
     hint = f", did you mean {near[0]!r}?" if near else ""
     return ValueError(f"unknown {kind} {name!r}{hint} (known: {', '.join([*known, *others]) or 'none'})")
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error of another library says, in one line, or its kind where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _typed(key: str, value: Any) -> Any:

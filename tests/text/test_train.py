@@ -1,7 +1,6 @@
 """Text through the one loop: it learns, it resumes to the bit after any kill, and it refuses what makes no sense."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from outspan.cli import main
 from outspan.config import TEXT, Recipe, make_recipe, read_recipe, with_values, write_recipe
@@ -21,7 +19,7 @@ from outspan.data.sets import as_read, is_textual, load
 from outspan.measure.study import measurable, measure
 from outspan.measure.summary import summarise
 from outspan.text.documents import read_text
-from outspan.text.models import load_classifier, load_tokenizer
+from outspan.text.models import load_classifier
 from outspan.text.tokens import encode
 from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner
@@ -143,26 +141,6 @@ def test_parts_of_a_batch_add_up_to_it(tiny_model):
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found[0][1], found[1][1], strict=True))
 
 
-def test_padding_and_neighbours_do_not_matter(tiny_model):
-    model = load_classifier(str(tiny_model), 2, 48).eval()
-    short = torch.tensor([[2, 7, 8, 3]])
-    padded = torch.nn.functional.pad(short, (0, 9))
-    beside = torch.cat([padded, torch.full((1, 13), 9)])
-    assert torch.allclose(model(short), model(padded), atol=1e-6)
-    assert torch.allclose(model(short), model(beside)[:1], atol=1e-6)
-
-
-def test_evaluated_a_few_rows_at_a_time_it_is_the_same(tiny_model, monkeypatch):
-    from outspan.text import models
-
-    model = load_classifier(str(tiny_model), 2, 48).eval()
-    tokens = torch.randint(7, 30, (9, 10), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        whole = model(tokens)
-        monkeypatch.setattr(models, "_TOKENS", 40)
-        assert torch.allclose(model(tokens), whole, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["imdb-bert-large", "imdb-minilm-uncertain"])
 def test_the_published_recipe_starts_on_a_tiny_bert(name, corpus, cache, tmp_path):
     write_model(tmp_path / "bert", positions=512)
@@ -272,16 +250,6 @@ def test_what_makes_no_sense_is_refused(changes, message, corpus, tiny_model, tm
         train(small(corpus, tiny_model, **changes), out=tmp_path / "run")
 
 
-def test_weights_of_another_model_are_refused(tiny_model, tmp_path):
-    shutil.copytree(tiny_model, tmp_path / "other")
-    weights = load_file(tmp_path / "other" / "model.safetensors")
-    save_file({f"gpt.{name}": tensor for name, tensor in weights.items()}, tmp_path / "other" / "model.safetensors")
-    with pytest.raises(ValueError, match=r"its weights fit 0 of \d+ tensors: another model's\?"):
-        load_classifier(str(tmp_path / "other"), 2, 48)
-    save_file({name: tensor for name, tensor in weights.items() if "pooler" not in name}, tmp_path / "other/model.safetensors")
-    load_classifier(str(tmp_path / "other"), 2, 48)  # a pooler is new in many
-
-
 def test_a_model_of_images_is_refused_before_texts_are_read(corpus, tmp_path):
     recipe = make_recipe(None, [f"data={corpus}", "model=wide_resnet-28-2"], is_textual)
     with pytest.raises(ValueError, match="model 'wide_resnet-28-2' is for images; for text give a name on the hub or a folder"):
@@ -297,60 +265,6 @@ def test_a_file_for_text_begins_with_the_defaults_of_text(corpus, tmp_path):
         assert make_recipe(tmp_path / "w.toml", [], is_textual) == recipe
 
 
-def test_a_pickle_is_refused(tiny_model, tmp_path):
-    for path in tiny_model.iterdir():
-        (tmp_path / path.name.replace("model.safetensors", "pytorch_model.bin")).write_bytes(path.read_bytes())
-    for load_one in (load_tokenizer, lambda name: load_classifier(name, 2, 48)):
-        with pytest.raises(ValueError, match=r"only pytorch_model\.bin, a pickle, which can run code .*safetensors"):
-            load_one(str(tmp_path))
-    (tmp_path / "pytorch_model.bin").unlink()
-    with pytest.raises(ValueError, match="no weights"):
-        load_tokenizer(str(tmp_path))
-
-
-@pytest.mark.parametrize("broken", ["model.safetensors", "tokenizer.json", "config.json"])
-def test_a_broken_folder_is_refused_in_one_line(broken, tiny_model, tmp_path):
-    folder = tmp_path / "bert"
-    shutil.copytree(tiny_model, folder)
-
-    def load_both():
-        load_tokenizer(str(folder))
-        load_classifier(str(folder), 2, 48)
-
-    for content in (b"garbage", None):
-        (folder / broken).write_bytes(content) if content else (folder / broken).unlink()
-        with pytest.raises(ValueError, match=r"bert'? ?[^\n]*(cannot be loaded|no weights)[^\n]*$"):
-            load_both()
-
-
-@pytest.mark.filterwarnings("ignore")  # the library's own
-def test_a_model_that_keeps_positions_for_itself_is_refused_before_it_trains(tmp_path):
-    from transformers import MPNetConfig, MPNetModel
-
-    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    MPNetModel(MPNetConfig(vocab_size=40, max_position_embeddings=20, **size)).save_pretrained(tmp_path)
-    assert load_classifier(str(tmp_path), 2, 18)(torch.full((2, 18), 5)).shape == (2, 2)
-    with pytest.raises(ValueError, match="does not take texts of 20 tokens"):
-        load_classifier(str(tmp_path), 2, 20)
-
-
-@pytest.mark.filterwarnings("ignore")  # the library's own
-def test_a_model_without_padding_is_padded_with_the_end_of_a_text(tmp_path):
-    from transformers import GPT2Config, GPT2Model
-
-    def write(end):
-        config = GPT2Config(vocab_size=40, n_positions=20, n_embd=16, n_layer=1, n_head=2, bos_token_id=end, eos_token_id=end)
-        GPT2Model(config).save_pretrained(tmp_path)
-        return load_classifier(str(tmp_path), 2, 20).eval()
-
-    model = write(39)
-    short = torch.tensor([[5, 6, 7]])
-    padded = torch.nn.functional.pad(short, (0, 4), value=39)
-    assert torch.allclose(model(short), model(torch.cat([padded, torch.full((1, 7), 8)]))[:1], atol=1e-5)
-    with pytest.raises(ValueError, match="names no token for padding"):
-        write(None)
-
-
 def test_a_policy_of_images_is_refused_before_anything_is_trained(corpus, tiny_model, tmp_path, monkeypatch, capsys):
     sets = [x for one in ("length=48", "epochs=1", f"model={tiny_model}", f"data={corpus}") for x in ("--set", one)]
     arguments = ["compare", *sets, "--policies", "none,randaugment", "-o", str(tmp_path / "compared")]
@@ -360,12 +274,6 @@ def test_a_policy_of_images_is_refused_before_anything_is_trained(corpus, tiny_m
     assert exited.value.code == 2
     assert "the policy of text is one of" in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "compared").exists()
-
-
-def test_transformers_that_is_not_there_is_said(tiny_model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ValueError, match=r"pip install 'outspan\[text\]'"):
-        load_tokenizer(str(tiny_model))
 
 
 def test_what_helped_is_seen_from_the_command_line(corpus, tiny_model, tmp_path, monkeypatch, capsys):

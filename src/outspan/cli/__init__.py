@@ -9,6 +9,7 @@ import warnings
 import typer
 
 from outspan.cli import data, images, measure, reproduce, studies, text, theory, training
+from outspan.config import first_line
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 
@@ -55,7 +56,7 @@ def main() -> None:
     except OSError as error:  # a folder that is a file, a full disk
         message, code = f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), 2
     except (RuntimeError, MemoryError) as error:  # a worker that was killed, more than there is memory for
-        message, code = (str(error).strip() or type(error).__name__).splitlines()[0], 2
+        message, code = first_line(error), 2
     except Stopped as error:
         message, code = str(error), 130
     except (KeyboardInterrupt, typer.Abort):

@@ -46,7 +46,7 @@ def measure_command(
     """
     from rich.console import Console
 
-    from outspan.measure.study import OWN_KEYS, measurable, measure
+    from outspan.measure.study import OWN_KEYS, measure
     from outspan.measure.summary import save_predictions, summarise
     from outspan.report.measure import measure_figure
 
@@ -65,9 +65,7 @@ def measure_command(
     )
     found = summarise(measured)
     Console().print(_table(found))
-    others = [name for name in measurable(given.data, given.cache) if name not in found["transforms"]]
-    others = [name for name in others if next((out / "models").glob(f"{name}-[0-9]*.npy"), None) is not None]
-    for line in _remarks(found, [name for name in found["transforms"] if name not in names], others):
+    for line in _remarks(found, [name for name in found["transforms"] if name not in names], measured.unfinished):
         typer.echo(line)
     write_whole(out / "predictions.npz", lambda partial: save_predictions(partial, measured))
     write_found(out, "scores.json", found, "measure.png", measure_figure(found), "predictions.npz")
@@ -136,7 +134,7 @@ def _table(found: Mapping[str, Any]) -> Any:
     return table
 
 
-def _remarks(found: Mapping[str, Any], earlier: Sequence[str], others: Sequence[str]) -> list[str]:
+def _remarks(found: Mapping[str, Any], earlier: Sequence[str], unfinished: Sequence[str]) -> list[str]:
     """Say how to read the table, and what a reader must not overlook."""
     seeds, samples, kind, entries = len(found["seeds"]), found["samples"], found["kind"], found["transforms"]
     said = [f"In %, of {seeds} seeds on {samples:,} test {kind}; 95 % intervals over {kind}, the models as they are."]
@@ -145,8 +143,8 @@ def _remarks(found: Mapping[str, Any], earlier: Sequence[str], others: Sequence[
         said.append(f"{verdict.capitalize()} than the baseline, beyond that interval: {', '.join(names) or 'none'}.")
     if earlier:
         said.append(f"Measured earlier, in the same folder: {', '.join(earlier)}.")
-    if others:
-        said.append(f"Measured earlier with fewer seeds, and left out until all {seeds} are there: {', '.join(others)}.")
+    if unfinished:
+        said.append(f"Measured earlier with fewer seeds, and left out until all {seeds} are there: {', '.join(unfinished)}.")
     return said + said_of_votes(found)
 
 

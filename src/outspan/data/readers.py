@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from outspan.config import first_line
 from outspan.shapes import Int64, UInt8
 from outspan.transforms.filter import crop_box
 
@@ -224,8 +225,7 @@ def opened(path: Path) -> Iterator[Image.Image]:
         Image.DecompressionBombError,
         Image.DecompressionBombWarning,
     ) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: cannot be read as an image ({reason})") from None
+        raise ValueError(f"{path}: cannot be read as an image ({first_line(error)})") from None
 
 
 def centre_box(width: int, height: int, to_width: int, to_height: int) -> tuple[float, float, float, float]:

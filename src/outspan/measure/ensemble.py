@@ -3,11 +3,11 @@
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from outspan.policies.named import build_policy
 from outspan.policies.plain import Plain, execute
 from outspan.policies.proposals import merge
 from outspan.shapes import Float32, Normalized, Num
-from outspan.train import Stopped, checkpoint
+from outspan.train import OnStep, Stopped, checkpoint
 from outspan.train.graphs import Learner
 from outspan.train.state import initial, lr_at, make_optimizer
 from outspan.transforms.labels import mix_labels
@@ -81,7 +81,7 @@ def train_together(
     shared: int | None = None,
     out: Path | None = None,
     save_every: float = 30.0,
-    on_step: Callable[[dict[str, Any]], bool | None] | None = None,
+    on_step: OnStep | None = None,
 ) -> tuple[Ensemble, Normalize]:
     """Train several recipes of a perceptron at once, and return the models and the last step before them.
 
@@ -172,7 +172,7 @@ class _Together:
         if out is not None:
             self._restore(out)
 
-    def go(self, on_step: Callable[[dict[str, Any]], bool | None] | None, save_every: float) -> None:
+    def go(self, on_step: OnStep | None, save_every: float) -> None:
         """Train to the end, or until `on_step` asks to stop."""
         recipe, losses, said, saved = self.recipe, torch.empty(0), math.nan, time.perf_counter()
         every = 1 if self.device.type == "cpu" else _READ_EVERY

@@ -16,9 +16,9 @@ from outspan.data.sets import Data, as_read, load_for
 from outspan.files import write_json, write_whole
 from outspan.measure.ensemble import is_batchable, train_together
 from outspan.measure.margins import margins
+from outspan.train import OnStep
 from outspan.train.loop import train
 from outspan.train.trained import load_model, predict
-from outspan.train.workers import OnStep
 
 Task = tuple[str, int]  # a configuration and a seed
 Unit = Mapping[Task, Recipe]  # what is trained as one: several perceptrons, or one model

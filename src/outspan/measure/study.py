@@ -34,6 +34,7 @@ class Measured:
     classes: Sequence[str]
     predictions: Mapping[str, Predictions]
     margins: Mapping[str, Float32[Tensor, "k n"]] = field(default_factory=dict)  # the likeliest class's probability's lead
+    unfinished: Sequence[str] = ()  # transforms of which the folder has some seeds, and not all
 
 
 def measurable(data: str = "", cache: str = "") -> tuple[str, ...]:
@@ -96,8 +97,10 @@ def measure(
     recipes = configurations(recipe, transforms, probability)
     options = {"shared_batches": shared_batches, "device": device, "jobs": jobs, "watch": watch}
     study = Study(recipes[BASELINE], seeds=seeds, out=out, **options)
-    finished = [name for name in measurable(recipe.data, recipe.cache) if study.has(name)]
-    return study.run(configurations(recipe, [*transforms, *finished], probability))
+    known = measurable(recipe.data, recipe.cache)
+    names = [*transforms, *(name for name in known if study.has(name))]
+    measured = study.run(configurations(recipe, names, probability))
+    return replace(measured, unfinished=[name for name in known if name not in names and study.has_some(name)])
 
 
 class Study:
@@ -138,6 +141,10 @@ class Study:
     def has(self, name: str) -> bool:
         """Return whether every seed of a configuration is in the folder."""
         return all(self.folder.has(name, seed) for seed in self.seeds)
+
+    def has_some(self, name: str) -> bool:
+        """Return whether the folder has any seed of a configuration, asked for or not."""
+        return next(self.folder.path(name, 0).parent.glob(f"{name}-[0-9]*.npy"), None) is not None
 
     def run(self, recipes: Mapping[str, Recipe]) -> Measured:
         """Train what is missing of these configurations, by name, and return what all of them predict for the test split."""

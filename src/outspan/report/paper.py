@@ -3,20 +3,20 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from outspan.config import Recipe, read_recipe, scaled, unknown, with_values
+from outspan.config import Recipe, first_line, read_recipe, scaled, unknown, with_values
 from outspan.data.fetch import SOURCES
 from outspan.data.sets import IMAGENET, missing_files, root
 from outspan.policies.files import fast_autoaugment, pba
 from outspan.report.compare import spread
 from outspan.train import checkpoint
 from outspan.train.loop import train
+from outspan.train.workers import Watch
 from outspan.transforms.table import TRANSFORMS
 
 HOME = Path(__file__).parents[3]  # of a clone: recipes and results are beside the package, not in it
@@ -323,7 +323,7 @@ def run_cells(
     device: str = "cpu",
     compile: bool = False,
     skip_bad: int = 0,
-    watch: Callable[[str], AbstractContextManager[Any]],
+    watch: Watch,
 ) -> list[Cell]:
     """Train the cells that can be, over seeds 0, 1, …; what their folders hold already is gone on with, or taken as it is.
 
@@ -342,8 +342,7 @@ def run_cells(
                     options = {"device": device, "compile": compile, "skip_bad": skip_bad, "on_step": on_step}
                     run = train(replace(small, seed=seed), out=folder, **options)
             except (ValueError, RuntimeError, OSError, MemoryError) as error:  # out of memory, a full disk
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                cell = replace(cell, why_not=f"seed {seed}: {reason}", failed=True)
+                cell = replace(cell, why_not=f"seed {seed}: {first_line(error)}", failed=True)
                 break
             cell = replace(cell, accuracies=(*cell.accuracies, run.accuracy))
         found.append(cell)

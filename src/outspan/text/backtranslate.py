@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from outspan.config import unknown
+from outspan.config import first_line, unknown
 
 _AT_ONCE = 200  # sentences that are written to the cache together
 _IN_FLIGHT = 64  # sentences that may be inside the pipelines when one dies
@@ -185,7 +185,7 @@ def _load_marian(name: str) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         model = AutoModelForSeq2SeqLM.from_pretrained(name, use_safetensors=True, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise ValueError(f"marian model {name!r} cannot be loaded ({str(error).splitlines()[0]})") from None
+        raise ValueError(f"marian model {name!r} cannot be loaded ({first_line(error)})") from None
     return tokenizer, model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
 
 

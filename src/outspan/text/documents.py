@@ -250,7 +250,8 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
     try:
-        if len(reader.fieldnames or ()) == 1 and ";" in (reader.fieldnames or ("",))[0]:
+        columns = reader.fieldnames or []
+        if len(columns) == 1 and ";" in columns[0]:
             raise ValueError(f"{path}, line 1: its fields stand between ';', expected ','")
         for row in reader:
             if row.get(None) is not None:

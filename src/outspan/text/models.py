@@ -8,6 +8,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from outspan.config import first_line
 from outspan.shapes import Int64, Num
 from outspan.text.tokens import Tokenizer, wrap_tokenizer
 
@@ -54,7 +55,7 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
         with torch.no_grad():  # some keep positions for themselves, some take no batches
             found(torch.full((2, length), int(config.pad_token_id == 0)))
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"model {name!r} does not take texts of {length} tokens ({_first_line(error)})") from None
+        raise ValueError(f"model {name!r} does not take texts of {length} tokens ({first_line(error)})") from None
     return found
 
 
@@ -131,8 +132,4 @@ def _ask(name: str, load: Callable[[], Any]) -> Any:
         return load()
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ImportError, SafetensorError) as error:
         how = "" if Path(name).is_dir() else "; without the hub, give a folder: --model FOLDER"
-        raise ValueError(f"model {name!r} cannot be loaded ({_first_line(error)}){how}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"model {name!r} cannot be loaded ({first_line(error)}){how}") from None

@@ -6,7 +6,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan import rng
-from outspan.config import Recipe, differing, with_values
+from outspan.config import Recipe, differing, first_line, with_values
 from outspan.data.sets import SETS, AnySplit, Data, as_read, is_textual, load_for
 from outspan.files import write_lines
 from outspan.models import is_for_images
@@ -29,7 +29,7 @@ from outspan.policies.uncertain import evaluating
 from outspan.text.apply import Framed
 from outspan.text.documents import Documents
 from outspan.text.tokens import Encoded
-from outspan.train import Stopped, checkpoint, compositions
+from outspan.train import OnStep, Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner, Replayed
 from outspan.train.state import State, lr_at, new_state, take_step
 from outspan.train.trained import accuracy, check_same_data, last_step
@@ -86,7 +86,7 @@ def train(
     tensorboard: bool = False,
     skip_bad: int = 0,
     save_every: float = 30.0,
-    on_step: Callable[[dict[str, Any]], bool | None] | None = None,
+    on_step: OnStep | None = None,
 ) -> Summary:
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
 
@@ -156,7 +156,7 @@ class _Run:
         self.saved, self.before = time.perf_counter(), self.state.seconds
         self.began = self.saved
 
-    def go(self, on_step: Callable[[dict[str, Any]], bool | None] | None, save_every: float, writer: Any) -> Summary:
+    def go(self, on_step: OnStep | None, save_every: float, writer: Any) -> Summary:
         """Train to the end, or until `on_step` asks to stop."""
         state, recipe = self.state, self.recipe
         while state.step < self.steps:
@@ -259,8 +259,8 @@ def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...], *, last: int
         with evaluating(model):
             model(torch.zeros(1, *shape, device=device))
     except (RuntimeError, AssertionError, ValueError, IndexError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"model {name!r} does not take images of {' x '.join(map(str, shape))} ({reason})") from None
+        size = " x ".join(map(str, shape))
+        raise ValueError(f"model {name!r} does not take images of {size} ({first_line(error)})") from None
     if last == 1:
         try:
             with torch.no_grad():

@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 
-from outspan.train import Stopped
+from outspan.train import OnStep, Stopped
 
-OnStep = Callable[[dict[str, Any]], bool | None]
 Watch = Callable[[str], AbstractContextManager[OnStep | None]]
 Run = Callable[..., Any]  # called with `on_step`; where it goes to another process, `functools.partial` of a function
 

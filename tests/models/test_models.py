@@ -134,22 +134,37 @@ def test_noise_breaks_no_graph_and_goes_through_half_precision():
 
 
 def test_shake_drop_passes_with_its_survival_and_is_its_own_mean():
-    passed, means = 0, []
-    for _ in range(2000):
-        values = torch.ones(8, 1, 1, 1, requires_grad=True)
-        out = shake.shake_drop(torch.full((8, 1, 1, 1), 5.0), values, 0.7, training=True) - 5
-        out.sum().backward()
-        if torch.equal(out, torch.ones(8, 1, 1, 1)):
-            passed += 1
-            assert torch.equal(values.grad, torch.ones(8, 1, 1, 1))
-        else:
-            assert out.abs().max() <= 1
-            assert 0 <= values.grad.min() <= values.grad.max() <= 1
-        means.append(float(out.detach().mean()))
-    assert passed / 2000 == pytest.approx(0.7, abs=5 * (0.21 / 2000) ** 0.5)
-    evaluated = shake.shake_drop(torch.zeros(1, 1, 1, 1), torch.ones(1, 1, 1, 1), 0.7, training=False)
-    assert float(evaluated) == pytest.approx(0.7)
-    assert sum(means) / 2000 == pytest.approx(0.7, abs=0.06)
+    survival = torch.tensor([0.9, 0.7]).repeat(2000)
+    there, back = shake.draw_drops(torch.empty(8, 3, 5, 5), survival).flatten(2)  # [blocks, B] each
+    passed = (there == 1).all(1)
+    assert torch.equal(passed, (back == 1).all(1))  # a block survives for all of a batch, and both ways
+    for own, kept in ((0.9, passed[::2]), (0.7, passed[1::2])):
+        assert kept.double().mean() == pytest.approx(own, abs=5 * (own * (1 - own) / 2000) ** 0.5)
+    for noise, low in ((there[~passed], -1), (back[~passed], 0)):
+        assert low <= noise.min() < low + 0.01
+        assert 0.99 < noise.max() <= 1
+        spread = (1 - low) ** 2 / 12
+        assert noise.mean() == pytest.approx((low + 1) / 2, abs=5 * (spread / noise.numel()) ** 0.5)
+        assert noise.var() == pytest.approx(spread, rel=0.1)
+    assert abs(torch.corrcoef(torch.stack([there[~passed].flatten(), back[~passed].flatten()]))[0, 1]) < 0.1  # two draws
+
+
+def test_shake_drop_goes_back_by_another_share():
+    values, around = torch.ones(2, 1, 1, 1, requires_grad=True), torch.full((2, 1, 1, 1), 5.0, requires_grad=True)
+    there, back = torch.tensor([[-0.5, 1.0], [0.25, 1.0]]).view(2, 2, 1, 1, 1)
+    out = shake.shake_drop(around, values, there, back)
+    out.sum().backward()
+    assert out.flatten().tolist() == [4.5, 6.0]
+    assert values.grad.flatten().tolist() == [0.25, 1.0]
+    assert around.grad.flatten().tolist() == [1.0, 1.0]
+
+
+def test_a_block_is_evaluated_by_its_survival():
+    block = models.build("pyramidnet-11-8", (3, 8, 8), 4).eval().blocks[0]
+    images = torch.randn(2, 16, 8, 8)
+    around = torch.nn.functional.pad(images, (0, 0, 0, 0, 0, block.more))
+    assert block.survival == pytest.approx(1 - 0.5 / 3)
+    assert torch.allclose(block(images, None), around + block.survival * block.layers(images), atol=1e-6)
 
 
 @pytest.mark.slow

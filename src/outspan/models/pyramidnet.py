@@ -1,10 +1,11 @@
 """PyramidNets (arXiv:1610.02915) with ShakeDrop (arXiv:1802.02375): bottlenecks whose width grows by a little every block."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outspan.models.initialise import initialise
-from outspan.models.shake import shake_drop
+from outspan.models.shake import draw_drops, shake_drop
 
 
 class Block(nn.Module):
@@ -25,23 +26,43 @@ class Block(nn.Module):
             nn.BatchNorm2d(4 * width),
         )
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the block's output."""
+    def forward(self, images: Tensor, noise: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Return the block's output: scaled by noise there and back, [B, 1, 1, 1] each, or without any by its expectation."""
         around = images if self.stride == 1 else F.avg_pool2d(images, 2, ceil_mode=True)
-        return shake_drop(F.pad(around, (0, 0, 0, 0, 0, self.more)), self.layers(images), self.survival, self.training)
+        around, values = F.pad(around, (0, 0, 0, 0, 0, self.more)), self.layers(images)
+        return torch.add(around, values, alpha=self.survival) if noise is None else shake_drop(around, values, *noise)
 
 
-def pyramidnet(shape: tuple[int, int, int], classes: int, *, depth: int, alpha: int) -> nn.Sequential:
+class PyramidNet(nn.Module):
+    """A first convolution, blocks, and a classifier; the noise of all blocks is drawn at once."""
+
+    survival: Tensor  # [blocks]
+
+    def __init__(self, first: nn.Module, blocks: list[Block], last: nn.Module) -> None:
+        super().__init__()
+        self.first, self.blocks, self.last = first, nn.ModuleList(blocks), last
+        self.register_buffer("survival", torch.tensor([block.survival for block in blocks]), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        values = self.first(images)
+        noise = zip(*draw_drops(values, self.survival).unbind(), strict=True) if self.training else [None] * len(self.blocks)
+        for block, own in zip(self.blocks, noise, strict=True):
+            values = block(values, own)
+        return self.last(values)
+
+
+def pyramidnet(shape: tuple[int, int, int], classes: int, *, depth: int, alpha: int) -> PyramidNet:
     """Return PyramidNet-depth alpha with bottlenecks for small images; depth is 9 n + 2, survival falls from 1 to a half."""
     if (depth - 2) % 9 or depth < 11:
         raise ValueError(f"depth must be 9 n + 2, got {depth}")
-    blocks = (depth - 2) // 3
-    layers: list[nn.Module] = [nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)]
-    before = 16
-    for i in range(blocks):
-        width = round(16 + alpha * (i + 1) / blocks)
-        stride = 2 if i in (blocks // 3, 2 * blocks // 3) else 1
-        layers.append(Block(before, width, stride, survival=1 - 0.5 * (i + 1) / blocks))
+    count = (depth - 2) // 3
+    blocks, before = [], 16
+    for i in range(count):
+        width = round(16 + alpha * (i + 1) / count)
+        stride = 2 if i in (count // 3, 2 * count // 3) else 1
+        blocks.append(Block(before, width, stride, survival=1 - 0.5 * (i + 1) / count))
         before = 4 * width
-    head = [nn.BatchNorm2d(before), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)]
-    return initialise(nn.Sequential(*layers, *head))
+    first = nn.Sequential(nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16))
+    last = [nn.BatchNorm2d(before), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)]
+    return initialise(PyramidNet(first, blocks, nn.Sequential(*last)))

@@ -54,10 +54,16 @@ def shake_shake(first: Tensor, second: Tensor, training: bool) -> Tensor:
     return Mix.apply(first, second, alpha, beta)  # pyright: ignore[reportReturnType]
 
 
-def shake_drop(around: Tensor, values: Tensor, survival: float, training: bool) -> Tensor:
-    """Add a block to its shortcut: whole with its survival, else scaled by U(-1, 1) an image, by U(0, 1) on the way back."""
-    if not training:
-        return torch.add(around, values, alpha=survival)  # the expectation: U(-1, 1) has mean 0
-    passes = torch.rand((), device=values.device) < survival
-    there, back = (uniform(values, low, 1.0).masked_fill_(passes, 1.0) for low in (-1.0, 0.0))
+def draw_drops(values: Tensor, survival: Tensor) -> Tensor:
+    """Return ShakeDrop's factors, there and back, [2, blocks, B, 1, 1, 1]: 1 where a block survives, else U(-1, 1) and U(0, 1).
+
+    It is one draw for a whole network: some launches a block would set the pace of one whose launches are not recorded.
+    """
+    drawn = values.new_empty(2, len(survival), len(values), 1, 1, 1).uniform_()
+    drawn[0].mul_(2).sub_(1)
+    return drawn.masked_fill_((torch.rand_like(survival) < survival).view(-1, 1, 1, 1, 1), 1.0)
+
+
+def shake_drop(around: Tensor, values: Tensor, there: Tensor, back: Tensor) -> Tensor:
+    """Add a block to its shortcut, scaled by a number an image, and by another one on the way back."""
     return Join.apply(around, values, there, back)  # pyright: ignore[reportReturnType]

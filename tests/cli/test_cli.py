@@ -193,6 +193,18 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     assert "only a run of the policy 'uncertain' chooses" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
 
 
+def test_a_model_that_learnt_nothing_is_said(tmp_path, run):
+    images, labels = np.zeros((20, 8, 8), dtype=np.uint8), np.arange(20) % 5 // 3  # all alike; 12 of a class, 8 of the other
+    np.savez(tmp_path / "all.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    changes = ("--set", "epochs=1", "--set", "batch=20", "-o")
+    said = run("train", "--data", tmp_path / "all.npz", "--model", "mlp", "--policy", "none", *changes, tmp_path / "run")
+    assert "Always naming the largest class comes to 60.00 %" in said
+    changes = ("--set", f"data={tmp_path / 'all.npz'}", "--set", "model=mlp", *changes)
+    said = run("compare", "--policies", "none,baseline", "--seeds", "1", *changes, tmp_path / "two")
+    assert "No better than always naming the largest class, 60.00 %" in said
+    assert said.split("learnt nothing yet: ")[1].startswith("none, baseline.")
+
+
 def test_compositions_are_drawn(tiny, tmp_path, run):
     changes = [part for change in ("epochs=5", "batch=20", "transforms=geometric") for part in ("--set", change)]
     run("train", "--data", tiny, "--model", "mlp", *changes, "-o", tmp_path / "run")

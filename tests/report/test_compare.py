@@ -2,12 +2,12 @@
 
 import pytest
 
-from outspan.report.compare import read_honestly, spread
+from outspan.report.compare import read_honestly, said_of_chance, spread
 from outspan.train.loop import Summary
 
 
 def runs(*accuracies: float) -> list[Summary]:
-    return [Summary(accuracy, 0.0, 1, 1.0, []) for accuracy in accuracies]
+    return [Summary(accuracy, 0.0, 1, 1.0, 0.5, []) for accuracy in accuracies]
 
 
 def test_spread_by_hand():
@@ -28,3 +28,9 @@ def test_the_order_of_policies_does_not_matter():
     a, b = runs(0.90, 0.91), runs(0.95, 0.96)
     assert read_honestly({"a": a, "b": b}) == read_honestly({"b": b, "a": a})
     assert pytest.approx(0.005, abs=1e-9) == spread([0.95, 0.96])[0] - 0.95
+
+
+def test_what_learnt_nothing_is_named():
+    assert said_of_chance({"none": runs(0.51, 0.5), "random": runs(0.9, 0.8)}) == ""
+    said = said_of_chance({"none": runs(0.5, 0.4), "random": runs(0.9, 0.8), "uncertain": runs(0.5, 0.5)})
+    assert said == "No better than always naming the largest class, 50.00 %, learnt nothing yet: none, uncertain."

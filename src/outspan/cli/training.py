@@ -65,6 +65,8 @@ def train_command(
             on_step=on_step,
         )
     typer.echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch, {summary.seconds:.0f} s, in {out}")
+    if summary.accuracy <= summary.chance:
+        typer.echo(f"Always naming the largest class comes to {100 * summary.chance:.2f} %: nothing is learnt yet.")
 
 
 def evaluate(
@@ -78,12 +80,20 @@ def evaluate(
     """
     import torch
     from rich.console import Console
+    from rich.progress import Progress
     from rich.table import Table
 
     from outspan.train.trained import load_run, predict
 
     trained, data = load_run(run, skip_bad=skip_bad)
-    found = predict(trained.model.to(device()), data.test, trained.last, device()).argmax(1)
+    terminal = Console(stderr=True)
+    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task("evaluating", total=len(data.test))
+
+        def show(done: int) -> None:
+            bar.update(task, completed=done)
+
+        found = predict(trained.model.to(device()), data.test, trained.last, device(), show).argmax(1)
     count = len(data.classes)
     confusion = torch.bincount(data.test.labels * count + found, minlength=count**2).view(count, count)
     right = confusion.diag().double() / confusion.sum(1).clamp(min=1)
@@ -163,7 +173,7 @@ def compare(
     from outspan.config import make_recipe
     from outspan.data.sets import is_textual
     from outspan.policies.named import check_policy, check_text
-    from outspan.report.compare import compare_figure, numbers, read_honestly
+    from outspan.report.compare import compare_figure, numbers, read_honestly, said_of_chance
     from outspan.train.loop import train
     from outspan.train.workers import run_all
 
@@ -188,6 +198,8 @@ def compare(
         table.add_row(policy, f"{100 * entry['mean']:.2f} ± {100 * entry['std']:.2f}", f"{entry['seconds']:.1f}")
     Console().print(table)
     typer.echo(read_honestly(runs))
+    if said := said_of_chance(runs):
+        typer.echo(said)
     write_json(out / "comparison.json", found)
     write_whole(out / "accuracy.png", lambda partial: compare_figure(runs).savefig(partial, format="png"))
     typer.echo(f"wrote {out / 'accuracy.png'}")

@@ -44,6 +44,15 @@ def read_honestly(runs: Mapping[str, Sequence[Summary]]) -> str:
     return f"{lead}, within two standard errors ({200 * noise:.2f}): not told apart by {count} seeds."
 
 
+def said_of_chance(runs: Mapping[str, Sequence[Summary]]) -> str:
+    """Say which policies taught the model nothing: it is right no more often than always naming the largest class."""
+    names = [name for name, some in runs.items() if spread([run.accuracy for run in some])[0] <= some[0].chance]
+    if not names:
+        return ""
+    chance = max(some[0].chance for some in runs.values())
+    return f"No better than always naming the largest class, {100 * chance:.2f} %, learnt nothing yet: {', '.join(names)}."
+
+
 def compare_figure(runs: Mapping[str, Sequence[Summary]]) -> Figure:
     """Return the test accuracy over the epochs, a line a policy with its seeds as a band."""
     figure = Figure(figsize=(8, 4.5), dpi=150, facecolor="white", layout="constrained")

@@ -44,6 +44,7 @@ class Summary:
     loss: float  # on train, averaged over the last epoch
     steps: int
     seconds: float  # of training, over every start
+    chance: float  # what always naming the largest class of the test split comes to
     metrics: list[dict[str, Any]] = field(repr=False)  # one an epoch
 
 
@@ -183,7 +184,8 @@ class _Run:
                     self.save()
                     raise Stopped(f"stopped at step {state.step} of {self.steps}; the same command goes on")
         final = state.metrics[-1]
-        return Summary(final["test_accuracy"], final["train_loss"], self.steps, state.seconds, state.metrics)
+        chance = int(self.test.labels.bincount().max()) / len(self.test)
+        return Summary(final["test_accuracy"], final["train_loss"], self.steps, state.seconds, chance, state.metrics)
 
     def end_epoch(self, epoch: int, writer: Any) -> None:
         """Take stock: what was chosen, the mean loss, and the accuracies."""

@@ -1,7 +1,7 @@
 """A trained model and what it says: out of a run's folder, on any split."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,25 @@ def last_step(mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = Fal
     return Normalize(tuple(mean), tuple(std), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
 
 
-def predict(model: nn.Module, split: AnySplit, last: Normalize | Framed, device: torch.device | str) -> Tensor:
-    """Return the logits of a split, [N, classes], without augmentation."""
+def predict(
+    model: nn.Module,
+    split: AnySplit,
+    last: Normalize | Framed,
+    device: torch.device | str,
+    on_batch: Callable[[int], object] = lambda done: None,
+) -> Tensor:
+    """Return the logits of a split, [N, classes], without augmentation; `on_batch` is told how many are done."""
     model.eval()
     at_once = max(1, min(1000, 20_000_000 // math.prod(split.shape)))  # what fits in memory as numbers
     device = torch.device(device)
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         order = split.by_length if isinstance(split, Encoded) else torch.arange(len(split))
         parts: Any = split.batches(order.split(at_once), device)
-        return torch.cat([model(last(images)).float().cpu() for images, _ in parts])[order.argsort()]
+        found = []
+        for i, (images, _) in enumerate(parts, 1):
+            found.append(model(last(images)).float().cpu())
+            on_batch(min(i * at_once, len(split)))
+        return torch.cat(found)[order.argsort()]
 
 
 def accuracy(model: nn.Module, split: AnySplit, last: Normalize | Framed, device: torch.device | str) -> float:

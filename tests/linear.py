@@ -2,6 +2,7 @@
 
 from outspan import rng
 from outspan.theory.bounds import Setting
+from outspan.theory.ridge import Error, ridge_error
 from outspan.theory.rows import Rows
 
 
@@ -17,3 +18,8 @@ def any_rows(case: int, s: Setting) -> Rows:
     g = rng.generator(case, "rows")
     k = int(g.integers(1, 4))
     return Rows(g.standard_normal((k, s.X.shape[1])), g.standard_normal((k, s.n)))
+
+
+def ridge_fall(s: Setting, added: Rows, hold: bool) -> Error:
+    """Return by how much rows lower the error of ridge regression, by direct solves."""
+    return ridge_error(s.X, s.beta, s.lam, s.sigma) - ridge_error(s.X, s.beta, s.lam, s.sigma, added=added, hold=hold)

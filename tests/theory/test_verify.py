@@ -6,7 +6,8 @@ import pytest
 from linear import setting
 from outspan import rng
 from outspan.theory import simulate
-from outspan.theory.bounds import Statement, mixup_gain
+from outspan.theory.bounds import Statement
+from outspan.theory.mixup import mixup_gain
 from outspan.theory.verify import Check, judge, verify
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from outspan import rng
-from outspan.theory.bounds import Setting, mixup_gain, outside_gain, theorem_1
+from outspan.theory.bounds import Setting, outside_gain, theorem_1
 from outspan.theory.generate import projection
+from outspan.theory.mixup import mixup_gain
 from outspan.theory.ridge import ridge_error
 from outspan.theory.rows import Rows, projected, transformed
 from outspan.theory.verify import spiked, swap

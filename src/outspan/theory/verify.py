@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from outspan import rng
-from outspan.theory import bounds, simulate
+from outspan.theory import bounds, mixup, simulate
 from outspan.theory.bounds import Setting, Statement
 from outspan.theory.generate import centred, flip, orthonormal, projection, rotation
 from outspan.theory.minnorm import minnorm_error, pinv_update
@@ -227,11 +227,11 @@ def _mixup(seed: int) -> list[tuple[str, str, list[Check]]]:
         return squares[i, j]
 
     moments = [
-        (case, bounds.mixup_moment(X, alpha, replacement=both), exact, lambda d, g, both=both: pairs(d, g, replacement=both))
+        (case, mixup.mixup_moment(X, alpha, replacement=both), exact, lambda d, g, both=both: pairs(d, g, replacement=both))
         for case, exact, both in (("independent partners", squares.mean(), True), ("distinct partners", distinct, False))
     ]
-    c = bounds.beta_constant(0.4, 0.7)
-    nodes, weights = bounds.beta_nodes(0.4, 0.7)
+    c = mixup.beta_constant(0.4, 0.7)
+    nodes, weights = mixup.beta_nodes(0.4, 0.7)
     constant = Check(
         Statement("=", c, c, {}), float(weights @ (1 - 2 * nodes) ** 2), lambda d, g: (1 - 2 * g.beta(0.4, 0.7, d)) ** 2
     )
@@ -243,7 +243,7 @@ def _mixup(seed: int) -> list[tuple[str, str, list[Check]]]:
     wide = plain_centred(seed)
     found.append(("Lemma 2, bias", "the worst pair, α = 0.3", [_worst(wide, alpha, "bias")]))
     found.append(("Lemma 2, variance", "the worst pair, α = 0.3", [_worst(wide, alpha, "variance")]))
-    said, added = bounds.mixup_noise(s, 0, 1, alpha), mixed(s.X, 0, 1, alpha)
+    said, added = mixup.mixup_noise(s, 0, 1, alpha), mixed(s.X, 0, 1, alpha)
     B = s.X.T + added.x.T @ added.weights
     found.append(
         ("Lemma 2, noise", "α = 0.3", [Check(said, s.sigma**2 * float(np.sum(B**2)), lambda d, g: _noise(s, B, d, g))])
@@ -272,13 +272,13 @@ def _product(s: Setting, M: np.ndarray, off: np.ndarray, draws: int, g: np.rando
 
 def _expected_mixup(s: Setting, gamma: float) -> Check:
     """Return Theorem 2 against the mean over all pairs and over alpha."""
-    exact = sum(bounds.mixup_gain(s))
-    return Check(bounds.theorem_2(s, gamma), exact, lambda draws, g: simulate.mixup_fall(s, 1.0, 1.0, draws, g))
+    exact = sum(mixup.mixup_gain(s))
+    return Check(mixup.theorem_2(s, gamma), exact, lambda draws, g: simulate.mixup_fall(s, 1.0, 1.0, draws, g))
 
 
 def _worst(s: Setting, alpha: float, part: simulate.Part) -> Check:
     """Return the lemma for the pair that it fits worst: it speaks of every sample."""
-    state = bounds.lemma_2_bias if part == "bias" else bounds.lemma_2_variance
+    state = mixup.lemma_2_bias if part == "bias" else mixup.lemma_2_variance
     checks = [
         _ridge(s, state(s, i, j, alpha), mixed(s.X, i, j, alpha), hold=True, part=part) for i in range(8) for j in range(8)
     ]

@@ -6,8 +6,11 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from outspan.kernels.cuda import device
 from outspan.kernels.cuda.decode import decode
+from outspan.kernels.cuda.device import finish
+from outspan.kernels.cuda.resize import resize
+from outspan.kernels.cuda.steps import do_step
+from outspan.kernels.cuda.tables import make_tables
 
 BYTES = dict.fromkeys(("images", "work", "tables"), "*u8")
 INTEGERS = dict.fromkeys(("meanings", "ops", "levels", "partners", "places", "source", "table", "fill", "chosen"), "*i32")
@@ -27,17 +30,17 @@ def main() -> None:
     """Compile for both numbers of channels, for images of one pixel, and for every kind of output."""
     texts = []
     for channels, block, ones in ((3, 1024, ()), (1, 512, ()), (3, 128, ONES)):
-        for kernel in (device._make_tables, device._do_step, device._resize):
+        for kernel in (make_tables, do_step, resize):
             constants = dict.fromkeys((name for name in ones if name in kernel.arg_names), 1)
             texts.append(compile_for_hopper(kernel, {"CHANNELS": channels, "BLOCK": block, **constants}))
         for number in ("*u8", "*i16"):
             how = {"NORMALIZED": number != "*u8", "CHANNELS_LAST": number != "*u8"}
             constants = dict.fromkeys(ones, 1)
-            texts.append(compile_for_hopper(device._finish, {"CHANNELS": channels, "BLOCK": block, **how, **constants}, number))
+            texts.append(compile_for_hopper(finish, {"CHANNELS": channels, "BLOCK": block, **how, **constants}, number))
     for ones in ({}, {"height": 1, "width": 1}):
         texts.append(compile_for_hopper(decode, {"BLOCK": 64, **ones}))
     how = {"NORMALIZED": True, "CHANNELS_LAST": False}
-    texts.append(compile_for_hopper(device._finish, {"CHANNELS": 3, "BLOCK": 1024, **how}, "*i32"))
+    texts.append(compile_for_hopper(finish, {"CHANNELS": 3, "BLOCK": 1024, **how}, "*i32"))
     for text in texts:
         assert not re.search(r"\bfma\.rn|\bdiv\.(full|approx)", text), "a blend would round once instead of twice"
     print(f"{len(texts)} kernels")

@@ -1,7 +1,8 @@
 """The backend for NVIDIA GPUs: Triton, a launch or two a step, nothing that waits for the device.
 
-`tasks` checks a plan and sends it as one buffer; `decode` turns it into tasks there; `device` works them off. Triton is
-imported when the first plan is executed, and under TRITON_INTERPRET=1 the same kernels run on the CPU, slowly, for the tests.
+`tasks` checks a plan and sends it as one buffer; `decode` turns it into tasks there; `device` works them off by the kernels of
+`tables`, `steps` and `resize`. Triton is imported when the first plan is executed, and under TRITON_INTERPRET=1 the same
+kernels run on the CPU, slowly, for the tests.
 """
 
 import os

@@ -32,8 +32,6 @@ MEANING = tl.constexpr(tasks.MEANING)
 TASK = tl.constexpr(tasks.TASK)
 NEVER = tl.constexpr(1 << 30)  # a position beyond any image
 
-# The suite's type checker would wrap the functions before Triton reads them: `no_type_check` keeps it off.
-
 
 @triton.jit(do_not_specialize=["rows", "steps"])
 @no_type_check

@@ -19,8 +19,8 @@ from outspan.report.paper import HOME, METHODS, PAPER, ROWS, Cell, find_item, re
 from outspan.transforms.normalize import Normalize
 
 
-def test_there_are_seven_tables_and_six_figures():
-    assert list(PAPER) == [f"table-{i}" for i in range(1, 8)] + [f"figure-{i}" for i in range(1, 7)]
+def test_there_are_seven_tables_six_figures_and_text():
+    assert list(PAPER) == [f"table-{i}" for i in range(1, 8)] + [f"figure-{i}" for i in range(1, 7)] + ["imdb"]
 
 
 def test_the_margins_that_the_text_names_are_those_of_the_table():
@@ -130,8 +130,15 @@ def test_what_is_said_follows_from_the_files(tmp_path, monkeypatch):
     measure = {"settings": {"model": "wide_resnet-28-2", "epochs": 30}, "seeds": [0, 1, 2]}
     (tmp_path / "results" / "cifar10-mixup.json").write_text(json.dumps(measure))
     said = "results/cifar10-mixup.json (wide_resnet-28-2, 30 epochs, 3 seeds)"
-    assert status(PAPER["table-7"]) == f"measured here: in part: {said}"  # MNIST's is not here
-    assert status(PAPER["figure-6"]) == f"measured here: {said}"
+    assert status(PAPER["table-7"]).startswith(f"measured here: in part: {said};")  # MNIST's is not here
+    assert status(PAPER["figure-6"]) == f"measured here: {said}; beside the paper's numbers in docs/measured.md"
+    assert status(PAPER["imdb"]).startswith(
+        f"needs data that is not here: {tmp_path}/data/aclImdb (outspan data fetch imdb, from"
+    )
+    (tmp_path / "data" / "imdb").mkdir()
+    assert status(PAPER["imdb"]).startswith("runnable: outspan text backtranslate imdb")
+    (tmp_path / "results" / "imdb-minilm.json").write_text(json.dumps({"recipe": {"model": "minilm", "epochs": 3}}))
+    assert status(PAPER["imdb"]).startswith("measured here: results/imdb-minilm.json (minilm, 3 epochs); beside")
     assert "image-net.org" in str(paper.missing_data("imagenet"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "imagenet" / "train").mkdir(parents=True)

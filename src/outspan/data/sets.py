@@ -109,10 +109,12 @@ def _imagenet() -> Path:
 
 
 def missing_files(name: str) -> list[Path]:
-    """Return which files of a published set of images, or folders of ImageNet, are not here."""
+    """Return which files of a published set, or folders of ImageNet and IMDb, are not here."""
     if name == IMAGENET:
         folder = _imagenet()
         return [folder / kinds[0] for kinds in (("train",), ("val", "test")) if not any((folder / k).is_dir() for k in kinds)]
+    if name == "imdb":
+        return [] if _imdb_folder(root()).is_dir() else [_imdb_folder(root())]
     kinds = ("", ".gz") if name == "mnist" else ("",)
     return [root() / file for file in _FILES[name] if not any((root() / f"{file}{kind}").is_file() for kind in kinds)]
 
@@ -183,9 +185,13 @@ def _svhn(folder: Path) -> Data:
     return Data("svhn", Split(*train), Split(*test), tuple(map(str, range(10))))
 
 
+def _imdb_folder(folder: Path) -> Path:
+    return next((folder / name for name in ("aclImdb", "imdb") if (folder / name).is_dir()), folder / "aclImdb")
+
+
 def _imdb(folder: Path) -> Data:
     """Return IMDb's 25,000 and 25,000 reviews: the official folder, aclImdb, or one with train and test as JSONL."""
-    home = next((folder / name for name in ("aclImdb", "imdb") if (folder / name).is_dir()), folder / "aclImdb")
+    home = _imdb_folder(folder)
     if not home.is_dir():
         raise ValueError(f"{home}: no such folder; `outspan data fetch imdb` brings it, or unpack aclImdb_v1.tar.gz there")
     return Data("imdb", *read_documents(home))

@@ -151,6 +151,17 @@ def test_its_state_goes_on_to_the_bit():
     assert not torch.equal(expected["controller.lstm.weight_hh"], parts.tensors()["controller.lstm.weight_hh"])
 
 
+def test_a_loss_that_is_not_finite_does_not_reach_the_controller():
+    policy = Adversarial(classes=2, every=2, policies=2)
+    before = {name: tensor.clone() for name, tensor in policy.tensors().items()}
+    policy.learn(torch.tensor([1.0, float("nan")]), step=0)
+    with pytest.raises(ValueError, match="a loss of the 2 steps to step 1 is not finite"):
+        policy.learn(torch.tensor([1.0, 2.0]), step=1)
+    after = policy.tensors()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 def test_making_one_leaves_the_generators_alone():
     before = torch.get_rng_state()
     one, two = Adversarial(10, 5), Adversarial(10, 5)

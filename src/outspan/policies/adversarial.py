@@ -150,8 +150,11 @@ class Adversarial:
         rows = losses.view(-1, self.policies)
         self._sums, self._images = self._sums.to(losses.device) + rows.sum(0), self._images + len(rows)
         if (step + 1) % self.every == 0:
-            self._update(step // self.every, self._sums.cpu() / self._images)
+            means = self._sums.cpu() / self._images
             self._sums, self._images = torch.zeros_like(self._sums), 0
+            if not bool(means.isfinite().all()):
+                raise ValueError(f"a loss of the {self.every} steps to step {step} is not finite: try a smaller lr")
+            self._update(step // self.every, means)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that a checkpoint must hold."""

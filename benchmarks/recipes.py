@@ -44,7 +44,8 @@ def main() -> None:
                 continue
             folder = asked.runs / f"{name}-{seed}"
             try:
-                done = train(recipe, out=folder, device=device, compile=asked.compile, on_step=lambda _: time.monotonic() > end)
+                options = {"device": device, "compile": asked.compile, "save_every": 300.0}
+                done = train(recipe, out=folder, **options, on_step=lambda _: time.monotonic() > end)
             except Stopped as stopped:
                 print(f"{name} seed {seed}: {stopped}", flush=True)
                 continue

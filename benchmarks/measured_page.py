@@ -138,7 +138,7 @@ def _mixup(name: str, found: dict[str, Any]) -> list[str]:
     ]
     data = {"mnist-mixup": "MNIST", "cifar10-mixup": "CIFAR-10"}[name]
     chosen, own = found["weight_decay"]["chosen"], found["settings"]["weight_decay"]
-    decay = f"Weight decay {chosen:g} in all but the baseline, which has {own:g}."
+    decay = f"Weight decay {chosen:g} in all but the baseline, which has {own:g}. The baseline is trained anew in each study."
     lines = [f"## Mixup on {data}", "", decay, "", *_table(header, rows), ""]
     lines += [*_table(["partners of the same class", "instability", "error"], curve), "", f"![mixup]({name}.png)", ""]
     for entry in found["margins"]["corrected"]:

@@ -12,7 +12,7 @@ from outspan.files import write_json
 
 def reproduce(
     table: Annotated[
-        str | None, typer.Argument(help="table-1 … table-7, figure-1 … figure-6; all of them without one.")
+        str | None, typer.Argument(help="table-1 … table-7, figure-1 … figure-6, imdb; all of them without one.")
     ] = None,
     rows: Annotated[str, typer.Option(help="Rows with commas, e.g. cifar10/wrn-28-10; none shows what there is.")] = "",
     methods: Annotated[

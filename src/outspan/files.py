@@ -1,5 +1,6 @@
 """Files that are whole, or not there."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -29,3 +30,9 @@ def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def write_json(path: Path, found: Any) -> None:
     """Write numbers and names as JSON that people read, too."""
     write_whole(path, lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+
+
+def digest_of(name: str) -> str:
+    """Return what tells a file from a changed one, "" where there is none."""
+    path = Path(name)
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

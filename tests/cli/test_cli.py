@@ -190,7 +190,7 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     assert report.splitlines()[-1].split() == ["1", "100.00", "0", "30"]
     found = json.loads(run("evaluate", out, "--json"))
     assert found == {"accuracy": 1.0, "classes": {"0": 1.0, "1": 1.0}, "confusion": [[30, 0], [0, 30]]}
-    assert "only a run of the policy 'uncertain' chooses" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
+    assert "only a run of the policy 'uncertain' that keeps fewer" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
 
 
 def test_a_model_that_learnt_nothing_is_said(tmp_path, run):
@@ -276,6 +276,9 @@ def test_training_that_cannot_begin_is_refused(arguments, message, tmp_path, run
     [
         (("--policies", "none,nne"), "unknown policy 'nne', did you mean 'none'"),
         (("--set", "seed=7"), "compare sets seed itself"),
+        (("--policies", "mixup,uncertain", "--set", "same_class=0.5"), "same_class is for policies that do not choose"),
+        (("--policies", "none,pba"), "policy 'pba' needs policy_file"),
+        (("--data", "nothing"), "unknown data set 'nothing'"),
     ],
 )
 def test_a_comparison_that_cannot_end_is_refused_before_it_begins(arguments, message, tmp_path, run):

@@ -80,3 +80,16 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         write_whole(path, write)
     assert path.read_bytes() == b"before"
     assert [p.name for p in tmp_path.iterdir()] == ["out.png"]
+
+
+def test_a_tiff_whose_offsets_are_no_numbers_is_refused(tmp_path):
+    data = bytearray(made("TIFF"))
+    start = struct.unpack_from("<I", data, 4)[0]
+    for i in range(struct.unpack_from("<H", data, start)[0]):
+        if (
+            struct.unpack_from("<H", data, start + 2 + 12 * i)[0] == 273
+        ):  # the strips' offsets, made text: a TypeError in Pillow
+            struct.pack_into("<H", data, start + 4 + 12 * i, 2)
+    (tmp_path / "odd.tiff").write_bytes(data)
+    with pytest.raises(ValueError, match=r"odd\.tiff: cannot be read as an image"):
+        read_image(tmp_path / "odd.tiff")

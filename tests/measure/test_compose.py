@@ -85,3 +85,5 @@ def test_refusals():
             compositions(RECIPE, transforms)
     with pytest.raises(ValueError, match="'mixup' mixes labels"):
         compositions(replace(RECIPE), ["rotate", "mixup"])
+    with pytest.raises(ValueError, match="images are blended, texts are not"):
+        compositions(replace(RECIPE, data="imdb"), ["switchout", "word_replacement"], additive=True)

@@ -131,6 +131,7 @@ def test_what_is_not_batched():
         {"policy": "uncertain"},
         {"policy": "adversarial"},
         {"validation": 5},
+        {"crop": "resized"},
     ):
         assert not is_batchable(replace(RECIPE, **changes))
         with pytest.raises(ValueError, match="only an mlp whose policy does not ask it"):

@@ -100,3 +100,14 @@ def test_transformers_that_is_not_there_is_said(tiny_model, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ValueError, match=r"pip install 'outspan\[text\]'"):
         load_tokenizer(str(tiny_model))
+
+
+def test_a_model_that_looks_for_the_end_of_a_text_is_taken(tmp_path):
+    from transformers import BartConfig, BartModel
+
+    size = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    size |= {"encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "max_position_embeddings": 20}
+    BartModel(BartConfig(vocab_size=40, **size)).save_pretrained(tmp_path)
+    tokens = torch.full((2, 18), 5)
+    tokens[:, -1] = 2
+    assert load_classifier(str(tmp_path), 3, 18)(tokens).shape == (2, 3)

@@ -170,6 +170,8 @@ def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_pat
     (tmp_path / "g.toml").write_text('lr = [0.1, "much"]\nvalidation = 5\n')
     with pytest.raises(ValueError, match="lr must be a number, got 'much'"):
         read_grid(tmp_path / "g.toml", {})
+    (tmp_path / "g.toml").write_text("keep = [5, 8]\ncandidates = [8]\nvalidation = 5\n")
+    assert set(read_grid(tmp_path / "g.toml", {})[1]) == {"keep", "candidates"}  # each alone would be out of range
     (tmp_path / "g.toml").write_text("lr = 0.1\nvalidation = 5\n")
     with pytest.raises(ValueError, match="a grid has a list of values for some key"):
         read_grid(tmp_path / "g.toml", {})
@@ -302,7 +304,9 @@ def test_the_theory_is_of_images(corpus, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:the cache of back-translations has")
-@pytest.mark.parametrize(("name", "found"), [("train.jsonl", "train_texts"), ("test.jsonl", "test_texts"), ("cache", "cache")])
+@pytest.mark.parametrize(
+    ("name", "found"), [("train.jsonl", "train_digest"), ("test.jsonl", "test_digest"), ("cache", "cache")]
+)
 def test_a_run_does_not_go_on_with_other_texts(name, found, corpus, tiny_model, cache, tmp_path):
     recipe = small(corpus, tiny_model, cache=cache, transforms="paper3", epochs=1)
     train(recipe, out=tmp_path / "run")
@@ -311,7 +315,7 @@ def test_a_run_does_not_go_on_with_other_texts(name, found, corpus, tiny_model, 
     with pytest.raises(ValueError, match=rf"the data has changed since \({found} "):
         train(recipe, out=tmp_path / "run")
     if name == "test.jsonl":
-        with pytest.raises(ValueError, match=r"the data has changed since \(test_texts "):
+        with pytest.raises(ValueError, match=r"the data has changed since \(test_digest "):
             load_run(tmp_path / "run")
     else:
         assert len(load_run(tmp_path / "run")[1].test) == 20

@@ -1,5 +1,8 @@
 """Checkpoints: whole or not there, and no damage goes unseen."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -78,3 +81,27 @@ def test_a_full_disk_leaves_the_previous_one(tmp_path, monkeypatch):
         checkpoint.save(tmp_path, 2, TENSORS, META)
     assert same(checkpoint.load(tmp_path), 1)
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_tied_weights_are_saved_twice(tmp_path):
+    weight = torch.arange(6.0)
+    checkpoint.save(tmp_path, 1, {"model.a": weight, "model.b": weight, "model.c": weight[3:]}, META)
+    tensors = checkpoint.load(tmp_path)[0]
+    assert torch.equal(tensors["model.a"], weight)
+    assert torch.equal(tensors["model.b"], weight)
+    assert torch.equal(tensors["model.c"], weight[3:])
+
+
+def test_a_folder_is_one_processs_at_a_time(tmp_path):
+    hold = f"from pathlib import Path\nfrom outspan.train.checkpoint import locked\nwith locked(Path({str(tmp_path)!r})):\n"
+    other = subprocess.Popen(
+        [sys.executable, "-c", f"{hold}    print('held', flush=True)\n    input()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(ValueError, match="another process is training there"), checkpoint.locked(tmp_path):
+            pass
+        other.communicate("\n")
+    with checkpoint.locked(tmp_path):  # the other one is gone
+        pass

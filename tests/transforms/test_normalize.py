@@ -71,3 +71,8 @@ def test_refuses_images_of_other_channels():
         normalize(images, MEAN, STD)
     with pytest.raises(ValueError, match="normalize is for 3 channels, the images have 1"):
         apply(images, uniform(1)(1, rng=rng.generator(0)), normalize=Normalize(MEAN, STD))
+
+
+def test_numbers_of_bytes_are_refused():
+    with pytest.raises(ValueError, match="divide mean and std by 255"):
+        Normalize((125.0, 123.0, 114.0), (60.0, 60.0, 60.0))

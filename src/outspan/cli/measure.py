@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outspan.cli.training import DATA_HELP, RECIPE_HELP, Jobs, Set, device, training_progress
+from outspan.cli.training import DATA_HELP, RECIPE_HELP, Jobs, Set, device, given_options, training_progress
 from outspan.files import write_json, write_whole
 
 _STYLES = {"better": "green", "worse": "red", "not told apart": ""}
@@ -85,8 +85,7 @@ def base_recipe(
             raise ValueError(f"{command} sets {key} itself; what it leaves to you is in outspan {command} --help")
     stored = {} if path is None else read_values(path)
     textual = is_textual(asked.get("data") or data or str(stored.get("data", "")))
-    given = {"data": data, "model": model or (None if textual or "model" in stored else "mlp")}
-    given = [f"{key}={value}" for key, value in given.items() if value is not None]
+    given = given_options(data=data, model=model or (None if textual or "model" in stored else "mlp"))
     return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], is_textual))
 
 

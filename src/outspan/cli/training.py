@@ -15,6 +15,7 @@ from outspan.files import write_json, write_whole
 
 RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
 DATA_HELP = "digits, mnist, cifar10, …, an image folder, an .npz file; for text imdb, a .csv, .tsv or .jsonl file, a folder."
+MODEL_HELP = "mlp, convnet, wide_resnet-28-2, …, timm:NAME; for text a name on the hub or a folder."
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes that train side by side, a thread each.")]
 SkipBad = Annotated[int, typer.Option(min=0, help="In an image folder, allow so many files that are no images.")]
@@ -24,9 +25,7 @@ def train_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="The run's folder; if it holds a run of this recipe, go on.")],
     recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
     data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
-    model: Annotated[
-        str | None, typer.Option(help="mlp, convnet, wide_resnet-28-2, …, timm:NAME; for text a name on the hub or a folder.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
     policy: Annotated[str | None, typer.Option(help="none, baseline, random, uncertain, randaugment, …")] = None,
     policy_file: Annotated[
         str | None, typer.Option(help="The published file of fastautoaugment or pba; FILE#NAME in code.")
@@ -49,8 +48,7 @@ def train_command(
     from outspan.data.sets import is_textual
     from outspan.train.loop import train
 
-    asked = {"data": data, "model": model, "policy": policy, "policy_file": policy_file}
-    asked = [f"{key}={value}" for key, value in asked.items() if value is not None]
+    asked = given_options(data=data, model=model, policy=policy, policy_file=policy_file)
     given = make_recipe(recipe, [*asked, *(changes or [])], is_textual)
     with training_progress(reads=True) as on_step:
         summary = train(
@@ -67,6 +65,11 @@ def train_command(
     typer.echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch, {summary.seconds:.0f} s, in {out}")
     if summary.accuracy <= summary.chance:
         typer.echo(f"Always naming the largest class comes to {100 * summary.chance:.2f} %: nothing is learnt yet.")
+
+
+def given_options(**options: str | None) -> list[str]:
+    """Return the options that are given as changes of a recipe."""
+    return [f"{key}={value}" for key, value in options.items() if value is not None]
 
 
 def evaluate(
@@ -156,6 +159,8 @@ def _read_texts(paths: list[Path], recipe: Any) -> Any:
 def compare(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs, the plot and the numbers.")],
     recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
+    data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
+    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
     policies: Annotated[str, typer.Option(help="Policies, with commas.")] = "none,random,uncertain",
     seeds: Annotated[int, typer.Option(min=1, help="Runs a policy, seeds 0, 1, …")] = 3,
     changes: Set = None,
@@ -172,23 +177,25 @@ def compare(
 
     from outspan.config import make_recipe
     from outspan.data.sets import is_textual
-    from outspan.policies.named import check_policy, check_text
+    from outspan.policies.named import FROM_FILES, check_recipe, check_text
     from outspan.report.compare import compare_figure, numbers, read_honestly, said_of_chance
     from outspan.train.loop import train
     from outspan.train.workers import run_all
 
-    given = make_recipe(recipe, changes or [], is_textual)
+    given = make_recipe(recipe, [*given_options(data=data, model=model), *(changes or [])], is_textual)
     for key in ("policy", "seed"):
         if any(change.partition("=")[0].strip() == key for change in changes or []):
             raise ValueError(f"compare sets {key} itself: use --policies and --seeds")
     names = list(dict.fromkeys(name.strip() for name in policies.split(",")))
+    recipes = {}
     for name in names:
-        check_policy(name)
+        recipes[name] = replace(given, policy=name, policy_file=given.policy_file if name in FROM_FILES else "")
+        check_recipe(recipes[name])
         if is_textual(given.data):
-            check_text(replace(given, policy=name))
+            check_text(recipes[name])
     tasks = []
     for policy, seed in itertools.product(names, range(seeds)):
-        own, folder = replace(given, policy=policy, seed=seed), out / f"{policy}-{seed}"
+        own, folder = replace(recipes[policy], seed=seed), out / f"{policy}-{seed}"
         tasks.append((f"{policy}, seed {seed}", partial(train, own, out=folder, device=device())))
     done = run_all(tasks, jobs=jobs, watch=partial(training_progress, reads=jobs == 1))
     runs = {policy: done[i * seeds : (i + 1) * seeds] for i, policy in enumerate(names)}

@@ -221,6 +221,10 @@ def opened(path: Path) -> Iterator[Image.Image]:
         SyntaxError,
         EOFError,
         MemoryError,
+        TypeError,  # Pillow's own decoders, on damaged TIFFs
+        LookupError,
+        AttributeError,
+        ArithmeticError,
         struct.error,
         Image.DecompressionBombError,
         Image.DecompressionBombWarning,

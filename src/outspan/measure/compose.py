@@ -6,6 +6,7 @@ from itertools import combinations, permutations
 from typing import Any
 
 from outspan.config import Recipe
+from outspan.data.sets import is_textual
 from outspan.measure.scores import Predictions, difference_intervals, scores
 from outspan.measure.study import BASELINE, Measured, Study, configurations, one_after_another
 from outspan.measure.summary import about
@@ -22,6 +23,8 @@ def compositions(baseline: Recipe, transforms: Sequence[str], *, additive: bool 
     """Return the recipes of the baseline, of each transform alone, and of every pair: ordered, or blended in no order."""
     if len(set(transforms)) < 2:
         raise ValueError(f"compositions need at least 2 different transforms, got {list(transforms)}")
+    if additive and is_textual(baseline.data):
+        raise ValueError(f"images are blended, texts are not: additive compositions of {baseline.data!r} cannot be made")
     found = configurations(baseline, transforms, baseline.probability)
     for pair in combinations(transforms, 2) if additive else permutations(transforms, 2):
         recipe = one_after_another(found[BASELINE], pair)

@@ -62,10 +62,10 @@ class Ensemble(nn.Module):
 
 
 def is_batchable(recipe: Recipe) -> bool:
-    """Return whether a recipe can be a member: a perceptron, a policy that does not ask the model."""
+    """Return whether a recipe can be a member: a perceptron, a policy that does not ask the model, images all alike in size."""
     perceptron = re.fullmatch("mlp(-[1-9][0-9]*)?", recipe.model) is not None
     asks = recipe.policy in ("uncertain", "adversarial")
-    return perceptron and not asks and not recipe.validation and not is_textual(recipe.data)
+    return perceptron and not asks and not recipe.validation and recipe.crop == "centre" and not is_textual(recipe.data)
 
 
 def members_at_once(recipe: Recipe, shape: tuple[int, int, int]) -> int:

@@ -124,26 +124,43 @@ def average_accuracy(predictions: Predictions, *, where: Bool[Tensor, " n"] | No
 
 def intrinsic_error(predictions: Predictions, *, seed: int = 0, where: Bool[Tensor, " n"] | None = None) -> float:
     """Return the share of samples whose majority label is wrong."""
-    return _share(_kept(majority(predictions, seed=seed).classes != predictions.labels, where))
+    return _share(_kept(_wrong(predictions, majority(predictions, seed=seed)), where))
 
 
 def instability(predictions: Predictions, *, seed: int = 0, where: Bool[Tensor, " n"] | None = None) -> float:
     """Return how often a model departs from the majority, averaged over models and samples."""
-    return _share(_kept(predictions.classes != majority(predictions, seed=seed).classes, where))
+    return _share(_kept(_departs(predictions, majority(predictions, seed=seed)), where))
+
+
+def _wrong(predictions: Predictions, vote: Majority) -> Tensor:
+    return vote.classes != predictions.labels
+
+
+def _departs(predictions: Predictions, vote: Majority) -> Tensor:
+    return predictions.classes != vote.classes
 
 
 def scores(predictions: Predictions, *, seed: int = 0, where: Bool[Tensor, " n"] | None = None) -> Scores:
     """Return all scores of some models, and how many majority labels were drawn among equals."""
+    return _scores(predictions, majority(predictions, seed=seed), where)
+
+
+def _scores(predictions: Predictions, vote: Majority, where: Tensor | None) -> Scores:
     accuracy, std = average_accuracy(predictions, where=where)
-    tied = _kept(majority(predictions, seed=seed).tied, where)
-    error, departs = (score(predictions, seed=seed, where=where) for score in (intrinsic_error, instability))
+    error, departs = _share(_kept(_wrong(predictions, vote), where)), _share(_kept(_departs(predictions, vote), where))
+    tied = _kept(vote.tied, where)
     return Scores(tied.numel(), accuracy, std, error, departs, int(tied.sum()))
 
 
 def scores_by_class(predictions: Predictions, *, seed: int = 0) -> dict[int, Scores]:
     """Return the scores of the samples of each class, for the classes that have any."""
-    labels = predictions.labels
-    return {label: scores(predictions, seed=seed, where=labels == label) for label in labels.unique().tolist()}
+    labels, vote = predictions.labels, majority(predictions, seed=seed)
+    found = {}
+    for label in labels.unique().tolist():
+        rows = (labels == label).nonzero()[:, 0]
+        own = Predictions(predictions.classes[:, rows], labels[rows])
+        found[label] = _scores(own, Majority(vote.classes[rows], vote.tied[rows]), None)
+    return found
 
 
 def corrected_and_broken(predictions: Predictions, baseline: Predictions, *, seed: int = 0) -> Changes:

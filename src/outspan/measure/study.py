@@ -13,6 +13,7 @@ from torch import Tensor
 from outspan.config import Recipe
 from outspan.data.sets import AnySplit, Data, is_textual, load_for
 from outspan.data.splits import Files, Split
+from outspan.files import digest_of
 from outspan.measure.ensemble import MEMBER_KEYS, is_batchable, members_at_once
 from outspan.measure.runs import Folder, Task, run, title_of
 from outspan.measure.scores import Predictions
@@ -183,6 +184,7 @@ def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: 
     """Return everything that decides a model's predictions but its configuration, which is its name, and its seed."""
     kept = {key: value for key, value in asdict(recipe).items() if key not in ("seed", "transforms")}
     about = {"train": _fingerprint(data.train), "test": _fingerprint(data.test)}
+    about |= {"cache_digest": digest_of(recipe.cache)} if recipe.cache else {}
     return kept | {"shared_batches": shared_batches, "device": device.type} | about
 
 

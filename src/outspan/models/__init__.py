@@ -52,7 +52,7 @@ def build(name: str, shape: Shape, classes: int) -> nn.Module:
         try:
             import timm  # pyright: ignore[reportMissingImports]
         except ImportError:
-            raise ValueError(f"model {name!r} needs timm, which is not installed") from None
+            raise ValueError(f"model {name!r} needs timm, which is not installed: pip install timm") from None
         return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0])
     for pattern, make in FAMILIES.items():
         if (numbers := _numbers(pattern, name)) is not None:

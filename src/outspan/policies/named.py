@@ -48,15 +48,12 @@ def transforms_of(text: str) -> tuple[str, ...]:
 
 def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize | Framed) -> Plain | Uncertain | Adversarial:
     """Return the policy of a recipe for a model on a data set."""
-    check_policy(recipe.policy)
-    _check_file(recipe)
+    check_recipe(recipe)
     if isinstance(last, Framed):
         check_text(recipe)
     family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILY.get(data.name, "cifar")
     epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
     common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}
-    if recipe.same_class != -1 and recipe.policy in ("uncertain", "adversarial"):
-        raise ValueError(f"same_class is for policies that do not choose, got the policy {recipe.policy!r}")
     if recipe.policy == "uncertain":
         return Uncertain(
             model,
@@ -112,7 +109,11 @@ def _steps(recipe: Recipe) -> list[Step]:
     return [over_range(name, recipe.probability) for name in transforms_of(recipe.transforms)]
 
 
-def _check_file(recipe: Recipe) -> None:
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse an unknown policy, and what a policy cannot be given."""
+    check_policy(recipe.policy)
+    if recipe.same_class != -1 and recipe.policy in ("uncertain", "adversarial"):
+        raise ValueError(f"same_class is for policies that do not choose, got the policy {recipe.policy!r}")
     if recipe.policy in FROM_FILES and not recipe.policy_file:
         raise ValueError(f"policy {recipe.policy!r} needs policy_file, the file that its authors publish")
     if recipe.policy_file and recipe.policy not in FROM_FILES:

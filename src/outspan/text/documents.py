@@ -23,7 +23,7 @@ from outspan.shapes import Int64
 TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
 _MOST_CLASSES = 1_000
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
-_END = re.compile(r"""[.!?…]+["'”\u2019)\]]*\s+|\s*\n\s*""")
+_END = re.compile(r"""(?<![.!?…])[.!?…]+["'”\u2019)\]]*\s+|(?<!\s)\s*\n\s*""")  # a run is tried once, from its start
 _ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|etc|e\.g|i\.e)|\b[A-Z])\.\s+$")
 _SHARE = 5  # of a table without a test file, about every fifth row is for testing
 
@@ -79,7 +79,7 @@ def sentences(text: str) -> list[str]:
     """
     found, start = [], 0
     for match in _END.finditer(text):
-        if "\n" in match[0] or not _ABBREVIATED.search(text, start, match.end()):
+        if "\n" in match[0] or not _ABBREVIATED.search(text, max(start, match.start() - 8), match.end()):
             found.append(text[start : match.end()].strip())
             start = match.end()
     found.append(text[start:].strip())

@@ -52,8 +52,10 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
     _check_weights(name, model, loaded)
     found = Classifier(model.eval(), config.pad_token_id)
     try:
+        tried = torch.full((2, length), int(config.pad_token_id == 0))
+        tried[:, -1] = getattr(config, "eos_token_id", None) or tried[0, 0]  # some look for the end
         with torch.no_grad():  # some keep positions for themselves, some take no batches
-            found(torch.full((2, length), int(config.pad_token_id == 0)))
+            found(tried)
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"model {name!r} does not take texts of {length} tokens ({first_line(error)})") from None
     return found

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,11 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 _KEPT = 2  # the newest, and the one before in case the newest is found damaged
 # What an optimizer keeps for a parameter, and what it is called in a checkpoint.
@@ -41,7 +47,7 @@ def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.opt
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
     """Write the checkpoint of a step and remove those before the last but one."""
     text = json.dumps({**meta, "step": step})
-    cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    cpu = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
     path = folder / f"step-{step:09d}.safetensors"
     partial = path.with_suffix(".partial")
@@ -60,6 +66,36 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[s
     for old in [file for file in _files(folder) if file <= path][_KEPT:]:  # a later one is damaged: it was not loaded
         old.unlink()
     return path
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors of which no two share memory, as tied weights do: the file has each."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        found[name] = tensor.clone() if place in seen else tensor
+        seen.add(place)
+    return found
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse a folder in which another process trains, for as long as this one does."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{folder}: another process is training there") from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(handle)
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

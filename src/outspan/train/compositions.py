@@ -44,7 +44,8 @@ def read(out: Path) -> list[dict[str, Any]]:
     try:
         lines = [json.loads(line) for line in (out / FILE).read_text().splitlines()]
     except FileNotFoundError:
-        raise ValueError(f"{out}: no {FILE}: only a run of the policy 'uncertain' chooses") from None
+        how = "keeps fewer than it draws and has ended an epoch"
+        raise ValueError(f"{out}: no {FILE}: only a run of the policy 'uncertain' that {how} has chosen") from None
     except ValueError as error:
         raise ValueError(f"{out / FILE}: damaged ({error}); remove it") from None
     if not all(isinstance(line, dict) and {"epoch", "compositions"} <= line.keys() for line in lines):

@@ -25,8 +25,7 @@ def read_grid(path: Path, changes: Mapping[str, Any]) -> tuple[Recipe, Mapping[s
     for key, choices in axes.items():
         if not choices:
             raise ValueError(f"{path}: {key} has no values")
-        for choice in choices:
-            with_values(recipe, {key: choice})
+    points(recipe, axes)  # whatever is wrong with one of them is said before any is trained
     if not recipe.validation:
         raise ValueError(f"{path}: a grid is chosen on what is held out of train: set validation")
     return recipe, axes

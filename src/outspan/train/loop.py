@@ -1,7 +1,6 @@
 """The one loop. Starting and resuming are one call: it is a function of the recipe, the state and the step."""
 
 import copy
-import hashlib
 import math
 import os
 import time
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from outspan import rng
 from outspan.config import Recipe, differing, first_line, with_values
 from outspan.data.sets import SETS, AnySplit, Data, as_read, is_textual, load_for
-from outspan.files import write_lines
+from outspan.files import digest_of, write_lines
 from outspan.models import is_for_images
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
@@ -34,6 +33,8 @@ from outspan.train.graphs import Learner, Replayed
 from outspan.train.state import State, lr_at, new_state, take_step
 from outspan.train.trained import accuracy, check_same_data, last_step
 from outspan.transforms.normalize import Normalize
+
+_PATIENCE = 20  # a large model is saved no oftener than takes a twentieth of the time
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,10 @@ def train(
 ) -> Summary:
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
 
-    It saves itself every `save_every` seconds, and at its end. On a GPU `graphs` records the launches of a step and replays
-    them, and `deterministic` makes it end to the bit the same, more slowly. `on_step` is called after every step with what
-    a progress bar shows; where it returns True the run saves and stops. `skip_bad` files of a folder may be no images.
+    It saves itself every `save_every` seconds, less often where that takes long, and at its end. On a GPU `graphs` records the
+    launches of a step and replays them, and `deterministic` makes it end to the bit the same, more slowly. `on_step` is called
+    after every step with what a progress bar shows; where it returns True the run saves and stops. `skip_bad` files of a folder
+    may be no images.
     """
     with algorithms(deterministic):
         device = torch.device(device)
@@ -131,9 +133,9 @@ class _Run:
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
         self.about |= {"mean": list(mean), "std": list(std)}
         if recipe.policy_file:
-            self.about["policy_file"] = _digest(recipe.policy_file)
-        if isinstance(kept, Documents):
-            self.about |= {"train_texts": kept.digest, "test_texts": data.test.digest, "cache": _digest(recipe.cache)}
+            self.about["policy_file"] = digest_of(file_and_function(recipe.policy_file)[0])
+        if not isinstance(kept, Encoded):  # what is cut into tokens already has been checked by who did it
+            self.about |= {"train_digest": kept.digest, "test_digest": data.test.digest, "cache": digest_of(recipe.cache)}
         self.setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, **setting}
         model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
         self.learn = Learner(model, recipe.label_smoothing, graphs=setting["graphs"], parts=recipe.accumulate)
@@ -154,11 +156,15 @@ class _Run:
         self.unread = _Unread(recipe.depth, device)
         self.epoch_steps = -(-len(split) // recipe.batch)
         self.steps = recipe.epochs * self.epoch_steps
-        self.saved, self.before = time.perf_counter(), self.state.seconds
+        self.saved, self.saving, self.before = time.perf_counter(), 0.0, self.state.seconds
         self.began = self.saved
 
     def go(self, on_step: OnStep | None, save_every: float, writer: Any) -> Summary:
-        """Train to the end, or until `on_step` asks to stop."""
+        """Train to the end, or until `on_step` asks to stop, as the only process in the folder."""
+        with checkpoint.locked(self.out):
+            return self._go(on_step, save_every, writer)
+
+    def _go(self, on_step: OnStep | None, save_every: float, writer: Any) -> Summary:
         state, recipe = self.state, self.recipe
         while state.step < self.steps:
             epoch, at = divmod(state.step, self.epoch_steps)
@@ -176,7 +182,8 @@ class _Run:
                 self.unread.add(state, losses, batch)
                 if state.step == (epoch + 1) * self.epoch_steps:
                     self.end_epoch(epoch, writer)
-                if state.step == self.steps or time.perf_counter() - self.saved >= save_every:
+                pause = max(save_every, _PATIENCE * self.saving)
+                if state.step == self.steps or time.perf_counter() - self.saved >= pause:
                     self.save()
                 progress = {"step": state.step, "steps": self.steps, "epoch": epoch, "epochs": recipe.epochs}
                 progress |= {"loss": self.unread.last, "images": len(labels), "metrics": state.metrics}
@@ -198,6 +205,7 @@ class _Run:
         if self.held is not None:
             row["validation_accuracy"] = accuracy(self.judge, self.held, self.last, self.device)
         state.metrics.append(row)
+        write_lines(self.out / "metrics.jsonl", state.metrics)  # for who looks on; resuming cuts off what is void
         state.losses, state.chosen = 0.0, {}
         if writer is not None:
             for name in row.keys() - {"epoch", "step"}:
@@ -208,8 +216,8 @@ class _Run:
         """Write a checkpoint, if the weights are finite."""
         state = self.state
         self.unread.read(state)
-        self.saved = time.perf_counter()
-        state.seconds = self.before + self.saved - self.began
+        began = time.perf_counter()
+        state.seconds = self.before + began - self.began
         tensors = checkpoint.pack(state.model, state.optimizer)
         if self.learns is not None:
             tensors |= {f"policy.{name}": tensor for name, tensor in self.learns.tensors().items()}
@@ -217,18 +225,13 @@ class _Run:
             raise ValueError(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
         meta = {"recipe": asdict(self.recipe), "data": self.about, "setting": self.setting, **state.meta()}
         checkpoint.save(self.out, state.step, tensors, meta)
-        write_lines(self.out / "metrics.jsonl", state.metrics)
+        self.saved = time.perf_counter()
+        self.saving = self.saved - began
 
 
 def _from_anywhere(name: str) -> str:
     """Return the whole path of a file or folder; other names as they are."""
     return str(Path(name).resolve()) if name and Path(name).exists() else name
-
-
-def _digest(name: str) -> str:
-    """Return what tells a file from a changed one, "" where there is none."""
-    path = Path(file_and_function(name)[0])
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from outspan.config import Recipe, with_values
 from outspan.data.sets import AnySplit, Data, as_read, load_for
 from outspan.text.apply import Framed
-from outspan.text.documents import Documents
 from outspan.text.tokens import Encoded
 from outspan.train import checkpoint
 from outspan.train.state import new_state
@@ -61,7 +60,7 @@ class Trained:
     shape: tuple[int, ...]  # of an image [C, H, W], or of a text [T]
     classes: tuple[str, ...]
     last: Normalize | Framed
-    test_texts: str | None = None  # what tells its texts for testing from others
+    test_digest: str | None = None  # what tells the images or texts that it is tested on from others
 
 
 def load_model(out: Path) -> Trained:
@@ -74,17 +73,17 @@ def load_model(out: Path) -> Trained:
     state = new_state(recipe, shape, len(about["classes"]), torch.device("cpu"))
     state.restore(*found)
     last = last_step(about["mean"], about["std"])
-    return Trained(recipe, state.model.eval(), shape, tuple(about["classes"]), last, about.get("test_texts"))
+    return Trained(recipe, state.model.eval(), shape, tuple(about["classes"]), last, about.get("test_digest"))
 
 
 def load_run(out: Path, *, skip_bad: int = 0) -> tuple[Trained, Data]:
     """Return a run's model and its data, which must be what it was."""
     run = load_model(out)
     data = load_for(run.recipe, skip_bad=skip_bad)
-    texts = data.test.digest if isinstance(data.test, Documents) else None
+    digest = data.test.digest if run.test_digest and not isinstance(data.test, Encoded) else None
     data = replace(data, test=as_read(data.test, run.recipe))
-    now = {"shape": list(data.test.shape), "classes": list(data.classes), "test_texts": texts}
-    check_same_data(now, {"shape": list(run.shape), "classes": list(run.classes), "test_texts": run.test_texts}, out)
+    now = {"shape": list(data.test.shape), "classes": list(data.classes), "test_digest": digest}
+    check_same_data(now, {"shape": list(run.shape), "classes": list(run.classes), "test_digest": run.test_digest}, out)
     return run, data
 
 

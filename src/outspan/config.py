@@ -93,22 +93,24 @@ class Recipe:
         }
         for name, holds in checks.items():
             if not holds:
-                raise ValueError(f"{name} is out of range, got {getattr(self, name)!r}" + _ALLOWED.get(name, ""))
+                allowed = _ALLOWED.get(name, "1 or more")
+                raise ValueError(f"{name} is out of range, got {getattr(self, name)!r} (allowed: {allowed})")
 
 
 _ALLOWED = {
-    "score": " (allowed: loss, excess)",
-    "crop": " (allowed: centre, resized)",
-    "share": " (allowed: (0, 1])",
-    "optimizer": " (allowed: sgd, adamw)",
-    "schedule": " (allowed: cosine, linear, multistep, constant)",
-    "truncate": " (allowed: head, tail, head+tail)",
-    "keep": " (allowed: 1 to candidates)",
-    "momentum": " (allowed: [0, 1))",
-    "label_smoothing": " (allowed: [0, 1))",
-    "same_class": " (allowed: [0, 1], or -1)",
-    "adversaries": " (allowed: 2 or more)",
-}
+    **dict.fromkeys(("lr", "controller_lr"), "above 0, at most 1e6"),
+    **dict.fromkeys(("momentum", "warmup", "label_smoothing"), "[0, 1)"),
+    **dict.fromkeys(("weight_decay", "clip", "entropy", "validation"), "0 or more"),
+    "optimizer": "sgd, adamw",
+    "schedule": "cosine, linear, multistep, constant",
+    "crop": "centre, resized",
+    "share": "(0, 1]",
+    "truncate": "head, tail, head+tail",
+    "keep": "1 to candidates",
+    "score": "loss, excess",
+    "same_class": "[0, 1], or -1",
+    "adversaries": "2 or more",
+}  # of all others: 1 or more
 # What a recipe for text begins with: BERT's fine-tuning, and Algorithm 1 with one transform a candidate.
 TEXT: Mapping[str, Any] = MappingProxyType(
     {

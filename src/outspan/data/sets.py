@@ -101,6 +101,8 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
         return Data(name, first, Files(*test, size or 224, skip_bad=skip_bad, bad=first.bad), classes)
     if name == IMAGENET:
         raise ValueError(f"{path}: no such folder; it has train/CLASS and val/CLASS, ILSVRC 2012 from image-net.org")
+    if os.sep in name:
+        raise ValueError(f"{name}: no such file or folder")
     raise unknown("data set", name, SETS, "a folder", "an .npz file", "a .csv, .tsv or .jsonl file")
 
 

@@ -182,7 +182,7 @@ def sequence(*steps: Step) -> Proposal:
 def any_of(options: Sequence[Step], depth: int, *, replacement: bool = True) -> Proposal:
     """Give every row `depth` of the options, each alike; without replacement they are distinct."""
     if depth < 0 or (depth > len(options) and not replacement) or (depth and not options):
-        raise ValueError(f"depth must lie in [0, {len(options)}], the number of transforms, got {depth}")
+        raise ValueError(f"depth must lie in [0, {len(options)}], the number of transforms to draw from, got {depth}")
     return propose(options, depth, lambda bits, _: _choose(bits, len(options), replacement))
 
 

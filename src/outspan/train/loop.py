@@ -92,10 +92,10 @@ def train(
 ) -> Summary:
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
 
-    It saves itself every `save_every` seconds, less often where that takes long, and at its end. On a GPU `graphs` records the
-    launches of a step and replays them, and `deterministic` makes it end to the bit the same, more slowly. `on_step` is called
-    after every step with what a progress bar shows; where it returns True the run saves and stops. `skip_bad` files of a folder
-    may be no images.
+    It saves itself every `save_every` seconds, less often where that takes long, and at its end; 0 saves after every step. On a
+    GPU `graphs` records the launches of a step and replays them, and `deterministic` makes it end to the bit the same, more
+    slowly. `on_step` is called after every step with what a progress bar shows; where it returns True the run saves and stops.
+    `skip_bad` files of a folder may be no images.
     """
     with algorithms(deterministic):
         device = torch.device(device)
@@ -182,7 +182,7 @@ class _Run:
                 self.unread.add(state, losses, batch)
                 if state.step == (epoch + 1) * self.epoch_steps:
                     self.end_epoch(epoch, writer)
-                pause = max(save_every, _PATIENCE * self.saving)
+                pause = max(save_every, _PATIENCE * self.saving) if save_every else 0.0
                 if state.step == self.steps or time.perf_counter() - self.saved >= pause:
                     self.save()
                 progress = {"step": state.step, "steps": self.steps, "epoch": epoch, "epochs": recipe.epochs}

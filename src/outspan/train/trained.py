@@ -67,7 +67,7 @@ def load_model(out: Path) -> Trained:
     """Return the model of a run's newest whole checkpoint, ready for evaluation; its data is not needed."""
     found = checkpoint.load(out)
     if found is None:
-        raise ValueError(f"{out}: no whole checkpoint")
+        raise ValueError(f"{out}: {'no whole checkpoint' if out.is_dir() else 'no such folder'}")
     recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
     shape = tuple(about["shape"])
     state = new_state(recipe, shape, len(about["classes"]), torch.device("cpu"))

@@ -29,7 +29,9 @@ class Normalize:
         if not np.isfinite(self.mean).all() or not np.isfinite(self.std).all() or min(self.std) <= 0:
             raise ValueError(f"mean must be finite and std positive, got {self.mean} and {self.std}")
         if max(self.mean) > 2:
-            raise ValueError(f"mean must be that of bytes / 255, which lie in [0, 1], got {self.mean}: divide mean and std by 255")
+            raise ValueError(
+                f"mean must be that of bytes / 255, which lie in [0, 1], got {self.mean}: divide mean and std by 255"
+            )
         if self.dtype not in _TYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(str, _TYPES))}, got {self.dtype}")
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -170,7 +171,7 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
 )
 def test_where_one_process_fails_the_others_save_themselves(error, raised, message, recipe, tmp_path, monkeypatch):
     """Threads stand for processes: the first run fails, or all are stopped; the second sees it and stops; no other begins."""
-    begun = []
+    begun, second = [], threading.Event()
 
     def pool(count, *, mp_context, initializer, initargs):
         monkeypatch.setattr(workers, "_asked_to_stop", initargs[0])
@@ -179,7 +180,9 @@ def test_where_one_process_fails_the_others_save_themselves(error, raised, messa
     def work(folder, unit, **_):
         begun.extend(unit)
         if error is not None and (BASELINE, 0) in unit:
+            assert second.wait(30)
             raise error
+        second.set()
         assert workers._asked_to_stop.wait(30)
         raise Stopped("at a step")
 

@@ -83,13 +83,12 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
 
 
 def test_a_tiff_whose_offsets_are_no_numbers_is_refused(tmp_path):
+    """Text in their place is a TypeError in Pillow."""
     data = bytearray(made("TIFF"))
     start = struct.unpack_from("<I", data, 4)[0]
-    for i in range(struct.unpack_from("<H", data, start)[0]):
-        if (
-            struct.unpack_from("<H", data, start + 2 + 12 * i)[0] == 273
-        ):  # the strips' offsets, made text: a TypeError in Pillow
-            struct.pack_into("<H", data, start + 4 + 12 * i, 2)
+    entries = [start + 2 + 12 * i for i in range(struct.unpack_from("<H", data, start)[0])]
+    offsets = next(entry for entry in entries if struct.unpack_from("<H", data, entry)[0] == 273)
+    struct.pack_into("<H", data, offsets + 2, 2)
     (tmp_path / "odd.tiff").write_bytes(data)
     with pytest.raises(ValueError, match=r"odd\.tiff: cannot be read as an image"):
         read_image(tmp_path / "odd.tiff")

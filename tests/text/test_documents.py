@@ -167,4 +167,4 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
 
 def test_long_runs_of_dots_and_spaces_take_no_longer_than_they_are():
     for text in ("." * 200_000, " " * 200_000 + "x", "A. " * 50_000, "x" + " " * 200_000 + "y"):
-        assert "".join(sentences(text)).split() == text.replace(" ", "").split() or sentences(text)  # quadratic: minutes
+        assert " ".join(sentences(text)).split() == text.split()  # quadratic, it would take minutes

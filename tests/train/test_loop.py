@@ -17,7 +17,6 @@ from outspan.data.splits import Split
 from outspan.policies.named import POLICIES
 from outspan.train import Stopped, checkpoint, compositions, loop
 from outspan.train.loop import hold_out, train
-from outspan.train.state import lr_at
 from outspan.train.trained import accuracy, load_model, load_run
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
@@ -374,16 +373,6 @@ def test_another_number_of_threads_is_warned_of_where_there_is_more_to_train(tmp
         torch.set_num_threads(before)
 
 
-def test_schedules_by_hand():
-    recipe = Recipe(lr=1.0, warmup=0.1, schedule="cosine")
-    assert lr_at(recipe, 0, 100) == pytest.approx(1 / 11)
-    assert lr_at(recipe, 10, 100) == 1.0
-    assert lr_at(recipe, 55, 100) == pytest.approx(0.5)
-    steps = replace(recipe, schedule="multistep", warmup=0.0)
-    assert [lr_at(steps, step, 100) for step in (0, 29, 30, 60, 80)] == pytest.approx([1, 1, 0.1, 0.01, 0.001])
-    assert lr_at(replace(recipe, schedule="constant"), 70, 100) == 1.0
-
-
 def test_what_is_held_out_is_not_trained_on():
     split = Split(torch.arange(50, dtype=torch.uint8).view(50, 1, 1, 1), torch.arange(50))
     kept, held = hold_out(split, 10, 3)
@@ -391,15 +380,6 @@ def test_what_is_held_out_is_not_trained_on():
     assert len(held) == 10
     with pytest.raises(ValueError, match="validation must be below the 50 of train, got 50"):
         hold_out(split, 50, 0)
-
-
-def test_weights_decay_and_biases_do_not():
-    from outspan.train.state import new_state
-
-    state = new_state(replace(SMALL, model="convnet", weight_decay=0.3), (1, 28, 28), 10, torch.device("cpu"))
-    decay = {id(p): group["weight_decay"] for group in state.optimizer.param_groups for p in group["params"]}
-    for name, parameter in state.model.named_parameters():
-        assert decay[id(parameter)] == (0.3 if parameter.ndim > 1 else 0.0), name
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,19 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from outspan import TRANSFORMS, Plan
-from outspan.cli import app
+from outspan.cli import app, training
 from outspan.cli.training import training_progress
 from outspan.data import example_image
 from outspan.train import Stopped, checkpoint
@@ -191,6 +193,69 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     found = json.loads(run("evaluate", out, "--json"))
     assert found == {"accuracy": 1.0, "classes": {"0": 1.0, "1": 1.0}, "confusion": [[30, 0], [0, 30]]}
     assert "only a run of the policy 'uncertain' that keeps fewer" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
+
+
+@pytest.fixture
+def trained(tiny, tmp_path, run):
+    """The folder of a run that tells dark images, 0, from light ones, 1."""
+    options = ("--model", "mlp", "--policy", "none", "--set", "epochs=3", "--set", "batch=20")
+    run("train", "--data", tiny, *options, "-o", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_predict_takes_folders_and_leaves_out_what_is_no_image(trained, tmp_path, monkeypatch, run):
+    monkeypatch.setattr(training, "_AT_ONCE", 2)  # more than one part
+    folder = tmp_path / "more" / "deeper"
+    folder.mkdir(parents=True)
+    for name, value in (("c", 220), ("a", 20), ("b", 220)):
+        Image.new("RGB", (12, 9), (value,) * 3).save(folder / f"{name}.png")
+    (folder / "notes.txt").write_text("not an image")
+    lines = run("predict", trained, tmp_path / "more", "--top", "5", "--json").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [Path(one["file"]).name for one in found] == ["a.png", "b.png", "c.png"]
+    assert [next(iter(one["classes"])) for one in found] == ["0", "1", "1"]  # the likeliest first
+    assert all(sum(one["classes"].values()) == pytest.approx(1) for one in found)  # both classes, no more than there are
+    (folder / "b.png").write_bytes(b"damaged")
+    told = run("predict", trained, folder, tmp_path / "absent.png", code=1).splitlines()
+    assert [Path(line.split()[0]).name for line in told] == ["a.png", "c.png"]
+    assert "b.png: cannot be read as an image" in run("predict", trained, folder / "b.png", code=2)
+    (tmp_path / "empty").mkdir()
+    assert "empty: a folder without files of .bmp, " in run("predict", trained, tmp_path / "empty", code=2)
+
+
+def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, run):
+    with np.load(tiny) as file:
+        arrays = dict(file)
+    other = tmp_path / "other.npz"
+    np.savez(other, **arrays | {"test_images": arrays["test_images"][:40], "test_labels": 1 - arrays["test_labels"][:40]})
+    found = json.loads(run("evaluate", trained, "--data", other, "--json"))
+    assert found == {"accuracy": 0.0, "classes": {"0": 0.0, "1": 0.0}, "confusion": [[0, 20], [20, 0]]}
+    np.savez(other, **arrays | {"train_labels": arrays["train_labels"] * 2})
+    assert "other.npz: its classes must be the run's, ['0', '1'], got" in run("evaluate", trained, "--data", other, code=2)
+    larger = {f"{kind}_images": np.pad(arrays[f"{kind}_images"], ((0, 0), (1, 1), (1, 1))) for kind in ("train", "test")}
+    np.savez(other, **arrays | larger)
+    refused = run("evaluate", trained, "--data", other, code=2)
+    assert "other.npz: its shape must be the run's, [1, 8, 8], got [1, 10, 10]" in refused
+
+
+def test_one_class_is_refused(tiny, tmp_path, run):
+    with np.load(tiny) as file:
+        np.savez(tmp_path / "one.npz", **dict(file) | {"train_labels": np.zeros(60, int), "test_labels": np.zeros(60, int)})
+    refused = run("train", "--data", tmp_path / "one.npz", "-o", tmp_path / "run", code=2)
+    assert "one.npz: needs two classes or more, got '0' alone" in refused
+
+
+def test_a_run_without_a_terminal_says_a_line_now_and_then(monkeypatch, capsys):
+    state = {"step": 30, "steps": 120, "epoch": 1, "epochs": 4, "loss": 0.5, "images": 8, "metrics": [{"test_accuracy": 0.75}]}
+    with training_progress("random, seed 1") as on_step:
+        on_step(state)
+    assert capsys.readouterr().err == ""  # less than half a minute
+    monkeypatch.setattr(training, "_PAUSE", 0.0)
+    with training_progress("random, seed 1") as on_step:
+        on_step(state)
+    assert re.fullmatch(
+        r"random, seed 1  25%  epoch 2/4  loss 0.500  [\d,]+ samples/s  test 75.00 %\n", capsys.readouterr().err
+    )
 
 
 def test_a_model_that_learnt_nothing_is_said(tmp_path, run):

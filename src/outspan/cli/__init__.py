@@ -50,7 +50,7 @@ def main() -> None:
 
     warnings.formatwarning = _say_plainly
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
+        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="outspan", standalone_mode=False) or 0)
     except (_UsageError, ValueError) as error:
         message, code = getattr(error, "format_message", error.__str__)(), 2
     except OSError as error:  # a folder that is a file, a full disk

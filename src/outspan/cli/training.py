@@ -18,6 +18,8 @@ DATA_HELP = "digits, mnist, cifar10, …, an image folder, an .npz file; for tex
 MODEL_HELP = "mlp, convnet, wide_resnet-28-2, …, timm:NAME; for text a name on the hub or a folder."
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes that train side by side, a thread each.")]
+_AT_ONCE = 256  # files that predict reads before it says anything of them
+_PAUSE = 30.0  # seconds between two lines of a run without a terminal
 SkipBad = Annotated[int, typer.Option(min=0, help="In an image folder, allow so many files that are no images.")]
 
 
@@ -74,12 +76,15 @@ def given_options(**options: str | None) -> list[str]:
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    data: Annotated[str, typer.Option(help="Other data of the same classes, whose test split is taken.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: accuracy, per class, and the confusion matrix.")] = False,
     skip_bad: SkipBad = 0,
 ) -> None:
     """Print a run's test accuracy, overall and by class, and what was taken for what.
 
     Example: outspan evaluate runs/first
+
+    Example: outspan evaluate runs/first --data path/to/other/folder
     """
     import torch
     from rich.console import Console
@@ -88,72 +93,105 @@ def evaluate(
 
     from outspan.train.trained import load_run, predict
 
-    trained, data = load_run(run, skip_bad=skip_bad)
+    trained, loaded = load_run(run, data, skip_bad=skip_bad)
+    test, classes = loaded.test, loaded.classes
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
-        task = bar.add_task("evaluating", total=len(data.test))
+        task = bar.add_task("evaluating", total=len(test))
 
         def show(done: int) -> None:
             bar.update(task, completed=done)
 
-        found = predict(trained.model.to(device()), data.test, trained.last, device(), show).argmax(1)
-    count = len(data.classes)
-    confusion = torch.bincount(data.test.labels * count + found, minlength=count**2).view(count, count)
+        found = predict(trained.model.to(device()), test, trained.last, device(), show).argmax(1)
+    count = len(classes)
+    confusion = torch.bincount(test.labels * count + found, minlength=count**2).view(count, count)
     right = confusion.diag().double() / confusion.sum(1).clamp(min=1)
     accuracy = float(confusion.diag().double().sum() / confusion.sum())
     if as_json:
-        by_class = dict(zip(data.classes, right.tolist(), strict=True))
+        by_class = dict(zip(classes, right.tolist(), strict=True))
         typer.echo(json.dumps({"accuracy": accuracy, "classes": by_class, "confusion": confusion.tolist()}))
         return
     kind = "images" if len(trained.shape) == 3 else "texts"
-    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(data.test)} test {kind}; rows: what they are, columns: taken for")
+    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {kind}; rows: what they are, columns: taken for")
     console = Console()
-    whole = sum(len(name) + 2 for name in data.classes) + 24 <= console.width  # else the most frequent mistake alone
-    table = Table("class", "right, %", *(data.classes if whole else ["most often taken for"]), box=None, pad_edge=False)
-    for name, share, row, i in zip(data.classes, right.tolist(), confusion, range(count), strict=True):
+    whole = sum(len(name) + 2 for name in classes) + 24 <= console.width  # else the most frequent mistake alone
+    table = Table("class", "right, %", *(classes if whole else ["most often taken for"]), box=None, pad_edge=False)
+    for name, share, row, i in zip(classes, right.tolist(), confusion, range(count), strict=True):
         wrong = row.index_fill(0, torch.tensor(i), 0)
-        mistake = f"{data.classes[int(wrong.argmax())]} ({int(wrong.max())})" if wrong.any() else ""
+        mistake = f"{classes[int(wrong.argmax())]} ({int(wrong.max())})" if wrong.any() else ""
         table.add_row(name, f"{100 * share:.2f}", *(map(str, row.tolist()) if whole else [mistake]))
     console.print(table, markup=False)
 
 
 def predict_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    images: Annotated[list[Path], typer.Argument(help="Image files; for a model of text, text files.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Images, and folders of them at any depth; for a model of text, .txt files.")
+    ],
+    top: Annotated[int, typer.Option(min=1, help="So many of the likeliest classes.")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON each: the file, and its classes' shares.")
+    ] = False,
 ) -> None:
-    """Print the likeliest class of each image or text, with its probability.
+    """Print the likeliest class of each image or text, with its probability; a file that cannot be read is named, and left out.
 
-    Example: outspan predict runs/first cat.png dog.jpg
+    Example: outspan predict runs/first cat.png more/pets --top 3
     """
     from outspan.train.trained import load_model, predict
 
     trained = load_model(run)
-    split = _read_texts(images, trained.recipe) if len(trained.shape) == 1 else _read_images(images, trained.shape)
-    found = predict(trained.model.to(device()), split, trained.last, device()).softmax(1).max(1)
-    for path, share, label in zip(images, found.values.tolist(), found.indices.tolist(), strict=True):
-        typer.echo(f"{path}  {trained.classes[label]}  {100 * share:.1f} %")
+    model, files = trained.model.to(device()), _listed(paths, textual=len(trained.shape) == 1)
+    done = 0
+    for start in range(0, len(files), _AT_ONCE):
+        read, split = _read_readable(files[start : start + _AT_ONCE], trained)
+        if not read:
+            continue
+        shares = predict(model, split, trained.last, device()).softmax(1).topk(min(top, len(trained.classes)))
+        for path, values, labels in zip(read, shares.values.tolist(), shares.indices.tolist(), strict=True):
+            named = {trained.classes[label]: value for label, value in zip(labels, values, strict=True)}
+            said = "  ".join(f"{name}  {100 * value:.1f} %" for name, value in named.items())
+            typer.echo(json.dumps({"file": str(path), "classes": named}) if as_json else f"{path}  {said}")
+        done += len(read)
+    if done < len(files):
+        raise typer.Exit(1 if done else 2)
 
 
-def _read_images(paths: list[Path], shape: tuple[int, ...]) -> Any:
+def _listed(paths: list[Path], *, textual: bool) -> list[Path]:
+    """Return the files, and those of folders in order of their names."""
+    from outspan.data.readers import SUFFIXES
+
+    suffixes = {".txt"} if textual else SUFFIXES
+    found = []
+    for path in paths:
+        below = sorted(file for file in path.rglob("*") if file.suffix.lower() in suffixes) if path.is_dir() else [path]
+        if not below:
+            raise ValueError(f"{path}: a folder without files of {', '.join(sorted(suffixes))}")
+        found += below
+    return found
+
+
+def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
+    """Return the files that can be read, and what is in them as a split; the others are named in red."""
     import torch
 
     from outspan.data.readers import read_fitted
+    from outspan.data.sets import as_read
     from outspan.data.splits import Split
+    from outspan.text.documents import Documents, read_text
     from outspan.transforms.color import grey
 
-    channels, height, width = shape
-    pixels = torch.stack([read_fitted(path, height, width) for path in paths])
-    pixels = pixels if channels == 3 else grey(pixels)
-    return Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
-
-
-def _read_texts(paths: list[Path], recipe: Any) -> Any:
-    import torch
-
-    from outspan.data.sets import as_read
-    from outspan.text.documents import Documents, read_text
-
-    return as_read(Documents([read_text(path) for path in paths], torch.zeros(len(paths), dtype=torch.int64)), recipe)
+    read, items = [], []
+    for path in paths:
+        try:
+            items.append(read_text(path) if len(trained.shape) == 1 else read_fitted(path, *trained.shape[1:]))
+            read.append(path)
+        except ValueError as error:
+            typer.secho(f"outspan: {error}", fg="red", err=True)
+    labels = torch.zeros(len(read), dtype=torch.int64)
+    if not read or len(trained.shape) == 1:
+        return read, as_read(Documents(items, labels), trained.recipe) if read else None
+    pixels = torch.stack(items)
+    return read, Split(pixels if trained.shape[0] == 3 else grey(pixels), labels)
 
 
 def compare(
@@ -256,7 +294,7 @@ def compositions(
 
 @contextmanager
 def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Callable[[dict[str, Any]], bool]]:
-    """Show a bar on a terminal; SIGTERM and Ctrl-C ask the run to save and stop.
+    """Show a bar on a terminal, elsewhere a line every half minute; SIGTERM and Ctrl-C ask the run to save and stop.
 
     Where the run `reads` its data first, which can take minutes, there is nothing to save before the first step: they end it.
     """
@@ -283,14 +321,18 @@ def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Calla
             task = bar.add_task(title, said="reading the data" if reads else "")
 
             began, images = time.perf_counter(), 0
+            told = began
 
             def on_step(state: dict[str, Any]) -> bool:
-                nonlocal images, reading
+                nonlocal images, reading, told
                 reading = False
                 images += state["images"]
                 speed = images / (time.perf_counter() - began)
                 said = state.get("said") or _said(state, speed)
                 bar.update(task, completed=state["step"], total=state["steps"], said=said)
+                if bar.disable and time.perf_counter() - told > _PAUSE:
+                    told = time.perf_counter()
+                    typer.echo(f"{title}  {state['step'] / state['steps']:.0%}  {said}".strip(), err=True)
                 return bool(asked)
 
             yield on_step

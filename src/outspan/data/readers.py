@@ -20,7 +20,7 @@ from outspan.config import first_line
 from outspan.shapes import Int64, UInt8
 from outspan.transforms.filter import crop_box
 
-_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
 _MAX_PIXELS = 64 * 1024 * 1024
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # others would start programs of their own
 
@@ -178,7 +178,7 @@ def has_images(path: Path) -> bool:
     """Return whether some class folder of train holds an image, at any depth: other files may lie beside."""
     kinds = filter(_is_class, (path / "train").iterdir()) if (path / "train").is_dir() else ()
     names = (name for kind in kinds for _, _, files in os.walk(kind) for name in files)
-    return any(Path(name).suffix.lower() in _SUFFIXES for name in names)
+    return any(Path(name).suffix.lower() in SUFFIXES for name in names)
 
 
 def _is_class(entry: Path) -> bool:
@@ -188,10 +188,10 @@ def _is_class(entry: Path) -> bool:
 def _list_split(split: Path, classes: tuple[str, ...]) -> Listed:
     files, labels = [], []
     for label, name in enumerate(classes):
-        found = sorted(file for file in (split / name).glob("[!.]*") if file.suffix.lower() in _SUFFIXES)
+        found = sorted(file for file in (split / name).glob("[!.]*") if file.suffix.lower() in SUFFIXES)
         if not found:
             raise ValueError(
-                f"{split / name}: an empty or missing class folder, expected images ({', '.join(sorted(_SUFFIXES))})"
+                f"{split / name}: an empty or missing class folder, expected images ({', '.join(sorted(SUFFIXES))})"
             )
         files += found
         labels += [label] * len(found)

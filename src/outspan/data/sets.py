@@ -33,6 +33,8 @@ class Data:
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        if len(self.classes) == 1:
+            raise ValueError(f"{self.name}: needs two classes or more, got {self.classes[0]!r} alone")
         for kind, split in (("train", self.train), ("test", self.test)):
             if not len(split):
                 raise ValueError(f"{self.name}: the {kind} split is empty")

@@ -10,6 +10,8 @@ import time
 import pytest
 from PIL import Image
 
+from outspan.cli.measure import base_recipe
+from outspan.measure.study import OWN_KEYS
 from outspan.measure.summary import load_predictions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -77,6 +79,14 @@ def test_shared_batches_and_a_recipe(few, tmp_path, run):
     out = run(recipe, "--transforms", "blur", "--seeds", 2, "--shared-batches", "-o", tmp_path / "m")
     assert "Shared batches: all seeds saw the same images and transforms" in out
     assert json.loads((tmp_path / "m" / "scores.json").read_text())["settings"]["model"] == "mlp-5"
+
+
+def test_what_does_not_count_of_a_recipe_is_said(tmp_path, capsys):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text('policy = "none"\ndefaults = "cifar"\nprobability = 0.7\nepochs = 1\n')
+    base_recipe("measure", recipe, "digits", None, None, OWN_KEYS)
+    said = capsys.readouterr().err
+    assert said == f"outspan: measure sets defaults, probability itself: what {recipe} says of it does not count\n"
 
 
 def test_a_recipe_that_names_no_model_gets_the_paper_s(few, tmp_path, run):

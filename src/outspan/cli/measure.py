@@ -74,7 +74,7 @@ def measure_command(
 def base_recipe(
     command: str, path: Path | None, data: str | None, model: str | None, changes: list[str] | None, own: Sequence[str]
 ) -> Any:
-    """Return the recipe that all configurations start from; what a study sets itself, its own keys, is refused."""
+    """Return the recipe that all configurations begin with; a study refuses its own keys, and says where a file has them."""
     from outspan.config import make_recipe, read_changes, read_values
     from outspan.data.sets import is_textual
     from outspan.train.loop import found_from_anywhere
@@ -84,6 +84,8 @@ def base_recipe(
         if key in own:
             raise ValueError(f"{command} sets {key} itself; what it leaves to you is in outspan {command} --help")
     stored = {} if path is None else read_values(path)
+    if unused := [key for key, value in stored.items() if key in own and value != "none"]:
+        typer.echo(f"outspan: {command} sets {', '.join(unused)} itself: what {path} says of it does not count", err=True)
     textual = is_textual(asked.get("data") or data or str(stored.get("data", "")))
     given = given_options(data=data, model=model or (None if textual or "model" in stored else "mlp"))
     return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], is_textual))

@@ -1,5 +1,9 @@
 """Splits of files give the same images as splits in memory, with and without workers."""
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -113,3 +117,32 @@ def test_more_than_are_allowed_are_refused_by_name(files, tmp_path):
     alone = Files(paths[:2], torch.zeros(2, dtype=torch.int64), 8, workers=0, skip_bad=5)
     with pytest.raises(ValueError, match=r"one\.png: cannot be read as an image"):
         list(alone.batches([torch.arange(2)], CPU))
+
+
+ABANDONED = """
+import signal, subprocess, sys
+from pathlib import Path
+import torch
+from outspan.data.splits import Files
+
+paths = sorted(Path(sys.argv[1]).iterdir()) * 300
+files = Files(paths, torch.zeros(len(paths), dtype=torch.int64), 8, workers=2)
+batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
+next(batches)
+# Another process than their parent asks them to end, as schedulers ask all of a job.
+workers = [child.pid for child in torch.multiprocessing.active_children()]
+subprocess.run([sys.executable, "-c", f"import os; [os.kill(pid, {signal.SIGTERM}) for pid in {workers}]"], check=True)
+left = sum(1 for _ in batches)
+batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
+next(batches)
+print(len(workers), left, flush=True)
+raise ValueError("with batches to come")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="macOS does not tell who sent a signal")
+def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fails(tmp_path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "one.png")
+    script = subprocess.run([sys.executable, "-c", ABANDONED, tmp_path], capture_output=True, text=True, timeout=120)
+    assert script.stdout.split() == ["2", "29"]
+    assert script.stderr.endswith("ValueError: with batches to come\n")

@@ -33,8 +33,6 @@ class Data:
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if len(self.classes) == 1:
-            raise ValueError(f"{self.name}: needs two classes or more, got {self.classes[0]!r} alone")
         for kind, split in (("train", self.train), ("test", self.test)):
             if not len(split):
                 raise ValueError(f"{self.name}: the {kind} split is empty")
@@ -44,6 +42,8 @@ class Data:
         if self.train.shape and self.test.shape and self.train.shape != self.test.shape:
             sizes = f"{list(self.train.shape)} and {list(self.test.shape)}"
             raise ValueError(f"{self.name}: train and test images differ in size, {sizes}")
+        if len(self.classes) == 1:
+            raise ValueError(f"{self.name}: needs two classes or more, got {self.classes[0]!r} alone")
 
 
 IMAGENET = "imagenet"  # a folder of this name, here or among the data sets; its authors hand it to who registers

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -190,8 +191,17 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
 
 
 def _leave_interrupts(_: int) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # they reach every process of the terminal; the loop answers
-        signal.signal(number, signal.SIG_IGN)
+    """Leave Ctrl-C and SIGTERM, which reach all of a terminal or job, to the loop; only its own SIGTERM ends a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):  # what tells who sent it
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)  # a parent that ends waits for its workers: one that stayed would hold it forever
 
 
 def _histogram(images: Tensor) -> Tensor:

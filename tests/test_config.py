@@ -90,6 +90,6 @@ def test_every_recipe_of_images_can_be_run(path):
     data = Data(recipe.data, side, side, ("a", "b"))
     model = models.build(recipe.model, side.shape, 2)
     policy = build_policy(recipe, model, data, Normalize((0.5,) * 3, (0.2,) * 3))
-    assert len(policy(side.images, side.labels, step=0).images) == 4 * (8 if recipe.policy == "adversarial" else 1)
+    assert len(policy(side.images, side.labels, step=0).images) == 4 * (8 if recipe.policy == "adversarial" else recipe.keep)
     assert path.read_text().startswith("# ")
     assert "Expected" in path.read_text()

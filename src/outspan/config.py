@@ -193,10 +193,15 @@ def default_recipe(data: str, is_text: Callable[[str], bool]) -> Recipe:
     return with_values(Recipe(), dict(TEXT) if is_text(data) else {})
 
 
-def scaled(recipe: Recipe, scale: float) -> Recipe:
-    """Return a recipe with a share of its epochs and images, at least one epoch and two batches: to see that it runs."""
+def check_scale(scale: float) -> None:
+    """Refuse a scale that is no share."""
     if not 0 < scale <= 1:
         raise ValueError(f"scale must lie in (0, 1], got {scale}")
+
+
+def scaled(recipe: Recipe, scale: float) -> Recipe:
+    """Return a recipe with a share of its epochs and images, at least one epoch and two batches: to see that it runs."""
+    check_scale(scale)
     held = -(-recipe.validation * scale // 1)  # rounded up
     epochs = max(1, round(recipe.epochs * scale))
     return replace(recipe, epochs=epochs, share=recipe.share * scale, validation=int(held))

@@ -9,6 +9,7 @@ import torch
 from outspan import models
 from outspan.data.sets import load
 from outspan.models import shake
+from outspan.models.shake_shake import Shortcut
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,8 @@ def test_unknown_names_and_missing_packages_are_said():
     with pytest.raises(ValueError, match="needs timm, which is not installed"):
         models.build("timm:resnet18", (3, 32, 32), 10)
     for name, message in (
-        ("wide_resnet-27-2", r"depth must be 6 n \+ 4, got 27"),
+        ("wide_resnet-27-2", r"model 'wide_resnet-27-2': depth must be 6 n \+ 4, at least 10, got 27"),
+        ("wide_resnet-4-2", "at least 10, got 4"),
         ("pyramidnet-270-200", r"depth must be 9 n \+ 2, got 270"),
         ("resnet-20", "depth must be one of 18, 34, 50, 101, got 20"),
     ):
@@ -75,6 +77,20 @@ def test_evaluation_draws_nothing(name):
     with torch.no_grad():
         assert torch.equal(model(images), model(images))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_half_of_a_shortcut_sees_the_input_a_pixel_further_right_and_down(stride):
+    shortcut = Shortcut(2, 4, stride).eval()
+    for path in shortcut.paths:
+        path.weight.data = torch.eye(2).view(2, 2, 1, 1)
+    images = torch.rand(3, 2, 6, 8)
+    with torch.no_grad():
+        still, moved = shortcut(images).split(2, dim=1)
+    assert torch.allclose(still, images[..., ::stride, ::stride], atol=1e-4)
+    assert not moved[..., 0, :].any()
+    assert not moved[..., 0].any()
+    assert torch.allclose(moved[..., 1:, 1:], images[..., stride - 1 : -1 : stride, stride - 1 : -1 : stride], atol=1e-4)
 
 
 def test_a_join_differs_on_the_way_back():

@@ -183,7 +183,9 @@ def test_its_dials_are_the_published_ones():
         ({"policies": 1}, "policies must be at least 2, got 1"),
         ({"magnitudes": 1}, "magnitudes must be at least 2, got 1"),
         ({"operations": ()}, "operations must be at least one"),
-        ({"operations": ("turn",), "every": 0}, "every must be at least 1, got 0"),
+        ({"operations": ("rotate", "turn")}, "unknown operation 'turn', did you mean"),
+        ({"operations": ("random_crop",)}, "unknown operation 'random_crop', did you mean"),
+        ({"every": 0}, "every must be at least 1, got 0"),
         ({"defaults": "nothing"}, "defaults must be a proposal or one of"),
     ],
 )

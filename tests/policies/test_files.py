@@ -120,8 +120,10 @@ def test_a_function_that_does_more_is_refused_with_its_line(body, message, tmp_p
         ("[", r"line 1: not a list as Python or JSON writes it"),
         ("[]", "line 1: the list is empty"),
         ("{}", "line 1: expected a list of pairs"),
-        ("def found():\n    return 1\n", r"not one list; name a function, FILE#NAME \(there are: found\)"),
-        ("['9', '8', 11, 12, [0], [0]]\n['9', '8', 11, 12, [0], [0]]", "not one list"),
+        ("def found():\n    return 1\n", r"code, of which one function is read: FILE#NAME \(there are: found\)"),
+        ("[]\n[]\n", r"line 2: expected one list of pairs and nothing else"),
+        ("pairs = []\n", r"line 1: expected one list of pairs and nothing else"),
+        ("['9', '8', 11, 12, [0], [0]]\n['9', '8', 11, 12, [0], [0]]", "line 2: expected one list of pairs and nothing else"),
         ("\0", "not a list"),
         ("(" * 5000, "not a list"),
         ("[[[" + "-" * 900 + "'a', 1, 1], ['Invert', 1, 1]]]", "not a list|nested too deeply|expected a name"),
@@ -133,6 +135,13 @@ def test_what_is_not_fast_autoaugments_is_refused_with_its_line(text, message, t
     with pytest.raises(ValueError, match=message) as raised:
         fast_autoaugment(write(tmp_path / "p", text))
     assert str(tmp_path / "p") in str(raised.value)
+
+
+def test_a_function_that_is_not_there_is_refused_by_name(tmp_path):
+    with pytest.raises(ValueError, match=r"c\.py: unknown function 'fund', did you mean 'found'"):
+        fast_autoaugment(write(tmp_path / "c.py", "def found():\n    return []\n") + "#fund")
+    with pytest.raises(ValueError, match=r"p\.json: has no functions, and so no 'found'"):
+        fast_autoaugment(write(tmp_path / "p.json", "[]") + "#found")
 
 
 def policy(**given: tuple[int, int]) -> list[int]:
@@ -202,10 +211,10 @@ def test_lines_of_other_trials_at_the_beginning_of_a_log_are_left_out(tmp_path):
     ("lines", "message"),
     [
         (["nothing"], "line 1: not a list as Python writes it"),
-        ([change(policy(), policy(), epoch=1), "[1, 2]"], r"line 2: a line is \[trial, clone"),
+        ([change(policy(), policy(), epoch=1), "[1, 2]"], r"line 2: a line is \[trial, clone.*, got 2 parts"),
         ([change([1, 2], policy(), epoch=1)], "line 1: a policy is 60 whole numbers, got 2 numbers"),
-        ([change({"lr": 1}, policy(), epoch=1)], "line 1: a policy is 60 whole numbers, got None"),
-        ([change([11] * 60, policy(), epoch=1)], "line 1: .* whole numbers from 0 to 10"),
+        ([change({"lr": 1}, policy(), epoch=1)], "line 1: a policy is 60 whole numbers, got {'lr': 1}"),
+        ([change([11] * 60, policy(), epoch=1)], "line 1: .* whole numbers from 0 to 10, got 11"),
         ([change(policy(), policy(), epoch="1")], "line 1: the clone's epoch must be a whole number, got '1'"),
         (
             [change(policy(), policy(), epoch=5), change(policy(), policy(), epoch=4)],

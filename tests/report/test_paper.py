@@ -121,12 +121,16 @@ def test_what_is_said_follows_from_the_files(tmp_path, monkeypatch):
     for held, said in (
         (cells, "results/figure-4.json ("),
         (cells[1:2], "in part: results/figure-4.json (cifar10/wrn-28-10 uncertain)"),
-        ([cells[1] | {"accuracies": []}], "in part: results/figure-4.json (none at full scale)"),
     ):
         (tmp_path / "results" / "figure-4.json").write_text(json.dumps({"scale": 1.0, "cells": held}))
         assert status(item).startswith(f"measured here: {said}")
-    (tmp_path / "results" / "figure-4.json").write_text(json.dumps({"scale": 0.1, "cells": cells}))
-    assert status(item) == "measured here: in part: results/figure-4.json (none at full scale)"
+    for scale, held in ((0.1, cells), (1.0, [cells[1] | {"accuracies": []}])):  # nothing at full scale
+        (tmp_path / "results" / "figure-4.json").write_text(json.dumps({"scale": scale, "cells": held}))
+        assert status(item).startswith("runnable (not here: cifar100)")
+    for damaged in ("{", "[1]", '{"cells": [{"row": "a"}]}', '{"settings": {}}'):
+        (tmp_path / "results" / "figure-4.json").write_text(damaged)
+        with pytest.raises(ValueError, match=r"results/figure-4\.json: not a result of 'outspan reproduce figure-4'"):
+            status(item)
     measure = {"settings": {"model": "wide_resnet-28-2", "epochs": 30}, "seeds": [0, 1, 2]}
     (tmp_path / "results" / "cifar10-mixup.json").write_text(json.dumps(measure))
     said = "results/cifar10-mixup.json (wide_resnet-28-2, 30 epochs, 3 seeds)"
@@ -138,7 +142,7 @@ def test_what_is_said_follows_from_the_files(tmp_path, monkeypatch):
     (tmp_path / "data" / "imdb").mkdir()
     assert status(PAPER["imdb"]).startswith("runnable: outspan text backtranslate imdb")
     (tmp_path / "results" / "imdb-minilm.json").write_text(json.dumps({"recipe": {"model": "minilm", "epochs": 3}}))
-    assert status(PAPER["imdb"]).startswith("measured here: results/imdb-minilm.json (minilm, 3 epochs); beside")
+    assert status(PAPER["imdb"]).startswith("measured here: in part: results/imdb-minilm.json (minilm, 3 epochs); beside")
     assert "image-net.org" in str(paper.missing_data("imagenet"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "imagenet" / "train").mkdir(parents=True)

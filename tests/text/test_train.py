@@ -141,7 +141,7 @@ def test_parts_of_a_batch_add_up_to_it(tiny_model):
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found[0][1], found[1][1], strict=True))
 
 
-@pytest.mark.parametrize(("name", "expected"), [("imdb-bert-large", "95.96"), ("imdb-minilm-uncertain", "93.70 ± 0.09")])
+@pytest.mark.parametrize(("name", "expected"), [("paper/imdb-bert-large", "95.96"), ("imdb-minilm-uncertain", "93.70 ± 0.09")])
 def test_the_published_recipe_starts_on_a_tiny_bert(name, expected, corpus, cache, tmp_path):
     write_model(tmp_path / "bert", positions=512)
     given = read_recipe(RECIPES / f"{name}.toml")

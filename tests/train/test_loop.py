@@ -16,7 +16,7 @@ from outspan.data.sets import Data, load, load_for
 from outspan.data.splits import Split
 from outspan.policies.named import POLICIES
 from outspan.train import Stopped, checkpoint, compositions, loop
-from outspan.train.loop import hold_out, train
+from outspan.train.loop import algorithms, hold_out, train
 from outspan.train.trained import accuracy, load_model, load_run
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
@@ -395,3 +395,12 @@ def test_what_is_held_out_is_not_trained_on():
 def test_unknown_names_are_refused(change, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         train(replace(SMALL, **change), out=tmp_path)
+
+
+def test_an_interruption_amid_torch_s_imports_stays_one(monkeypatch):
+    def half_imported(*_):
+        raise AttributeError("module 'sympy' has no attribute 'printing'")
+
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", half_imported)
+    with pytest.raises(KeyboardInterrupt), algorithms(deterministic=False):
+        raise KeyboardInterrupt

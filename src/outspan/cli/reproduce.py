@@ -1,6 +1,7 @@
 """The command that lists the paper's tables and figures, and runs their cells."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +9,8 @@ import typer
 
 from outspan.cli.training import SkipBad, device, training_progress
 from outspan.files import write_json
+
+METHODS = "baseline,ra,uncertain"
 
 
 def reproduce(
@@ -17,7 +20,7 @@ def reproduce(
     rows: Annotated[str, typer.Option(help="Rows with commas, e.g. cifar10/wrn-28-10; none shows what there is.")] = "",
     methods: Annotated[
         str, typer.Option(help="Methods with commas: baseline, aa, fast-aa, pba, ra, ta, adv-aa, random, uncertain.")
-    ] = "baseline,ra,uncertain",
+    ] = METHODS,
     seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, seeds 0, 1, …; the paper has 4.")] = 1,
     scale: Annotated[float, typer.Option(help="A share of the epochs and images, to see that it runs.")] = 1.0,
     policy_file: Annotated[list[str] | None, typer.Option(help="METHOD=FILE, the published file of fast-aa or pba.")] = None,
@@ -31,10 +34,12 @@ def reproduce(
 
     Example: outspan reproduce table-3 --rows cifar10/wrn-28-10 --methods baseline,ra,ta,uncertain --seeds 2 --scale 0.05
     """
+    from outspan.config import check_scale
     from outspan.report import paper
 
-    if not rows and (scale != 1 or seeds != 1):
+    if not rows and (scale != 1 or seeds != 1 or methods != METHODS or policy_file):
         raise ValueError("nothing to run: give a table and --rows, e.g. table-3 --rows cifar10/wrn-28-10")
+    paper.recipes()  # what is runnable runs in a clone
     if table is None:
         if rows:
             raise ValueError(f"--rows {rows} of which table? e.g. outspan reproduce table-3 --rows {rows}")
@@ -43,15 +48,17 @@ def reproduce(
         return
     item = paper.find_item(table)
     if not rows:
-        typer.echo(f"{table}: {item.title}\n{paper.status(item)}")
+        said = paper.status(item)
+        typer.echo(f"{table}: {item.title}\n{said}" + ("" if item.command in said else f"\nmade by: {item.command}"))
         if item.cells:
             _show_paper(item)
         return
     if not item.cells:
         raise ValueError(f"{table} has no rows to run; it is made by: {item.command}")
+    check_scale(scale)
     asked = list(paper.plan_cells(item, _names(rows), _names(methods), _files(policy_file or [])))
     folder = out / table / f"scale-{scale:g}"
-    options = {"device": device(), "compile": compile, "skip_bad": skip_bad, "watch": training_progress}
+    options = {"device": device(), "compile": compile, "skip_bad": skip_bad, "watch": partial(training_progress, reads=True)}
     cells = paper.run_cells(asked, seeds=seeds, scale=scale, out=folder, **options)
     _show(table, cells, seeds, scale)
     if any(cell.accuracies for cell in cells):

@@ -90,6 +90,8 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
     theirs may be no images. Text is a table (CSV, TSV, JSONL) with these columns, a folder with a train and a test table, or
     folders of classes with .txt files.
     """
+    if name in _FILES and (absent := missing_files(name)):
+        raise ValueError(f"{absent[0]}: no such file; `outspan data fetch {name}` brings it")
     if name in SETS:
         return SETS[name](root())
     path = _imagenet() if name == IMAGENET else Path(name)

@@ -56,5 +56,8 @@ def build(name: str, shape: Shape, classes: int) -> nn.Module:
         return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0])
     for pattern, make in FAMILIES.items():
         if (numbers := _numbers(pattern, name)) is not None:
-            return make(shape, classes, *numbers)
+            try:
+                return make(shape, classes, *numbers)
+            except ValueError as error:
+                raise ValueError(f"model {name!r}: {error}") from None
     raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME")

@@ -41,16 +41,16 @@ class Mix(torch.autograd.Function):
         return back * gradient, (1 - back) * gradient, None, None
 
 
-def uniform(values: Tensor, low: float, high: float) -> Tensor:
-    """Return one number an image, uniform over [low, high)."""
-    return values.new_empty(len(values), 1, 1, 1).uniform_(low, high)
+def uniform(values: Tensor) -> Tensor:
+    """Return one number an image, uniform over [0, 1)."""
+    return values.new_empty(len(values), 1, 1, 1).uniform_()
 
 
 def shake_shake(first: Tensor, second: Tensor, training: bool) -> Tensor:
     """Mix two branches: by a random share an image, by another one on the way back, half and half in evaluation."""
     if not training:
         return (first + second) * 0.5
-    alpha, beta = uniform(first, 0.0, 1.0), uniform(first, 0.0, 1.0)
+    alpha, beta = uniform(first), uniform(first)
     return Mix.apply(first, second, alpha, beta)  # pyright: ignore[reportReturnType]
 
 

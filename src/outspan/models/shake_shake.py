@@ -25,22 +25,22 @@ class Branch(nn.Sequential):
 
 
 class Shortcut(nn.Module):
-    """A shortcut to another width: where the side is halved, even and odd pixels have half of the channels each."""
+    """A shortcut to another width: half of the channels see the input, half of them the input moved by a pixel right and down.
+
+    Where the side is halved, the first see even pixels and the others odd ones; the authors move it where it is not, too.
+    """
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
         self.stride = stride
-        halves = (after // 2, after - after // 2) if stride > 1 else (after,)
-        self.paths = nn.ModuleList(nn.Conv2d(before, width, 1, bias=False) for width in halves)
+        self.paths = nn.ModuleList(nn.Conv2d(before, half, 1, bias=False) for half in (after // 2, after - after // 2))
         self.norm = nn.BatchNorm2d(after)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the input at the block's width and side."""
         active = F.relu(images)
-        if self.stride == 1:
-            return self.norm(self.paths[0](active))
-        shifted = F.pad(active[..., 1:, 1:], (0, 1, 0, 1))
-        seen = (part[..., :: self.stride, :: self.stride] for part in (active, shifted))
+        moved = F.pad(active, (1, -1, 1, -1))
+        seen = (part[..., :: self.stride, :: self.stride] for part in (active, moved))
         parts = [path(part) for path, part in zip(self.paths, seen, strict=True)]
         return self.norm(torch.cat(parts, dim=1))
 

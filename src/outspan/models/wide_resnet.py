@@ -27,9 +27,9 @@ class Block(nn.Module):
 
 
 def wide_resnet(shape: tuple[int, int, int], classes: int, *, depth: int, width: int) -> nn.Sequential:
-    """Return WRN-depth-width for small images; depth is 6 n + 4."""
-    if (depth - 4) % 6:
-        raise ValueError(f"depth must be 6 n + 4, got {depth}")
+    """Return WRN-depth-width for small images; depth is 6 n + 4, at least 10."""
+    if depth < 10 or (depth - 4) % 6:
+        raise ValueError(f"depth must be 6 n + 4, at least 10, got {depth}")
     widths = [16, 16 * width, 32 * width, 64 * width]
     layers: list[nn.Module] = [nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False)]
     for stage, (before, after) in enumerate(itertools.pairwise(widths)):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan import rng
+from outspan.config import unknown
 from outspan.policies.plain import Batch, draw, execute, find_defaults
 from outspan.policies.proposals import Proposal, Step, propose
 from outspan.policies.published import at_share
@@ -79,7 +80,7 @@ class Controller(nn.Module):
 
 
 def reinforce(logs: Tensor, entropies: Tensor, rewards: Tensor, entropy: float) -> Tensor:
-    """Return what to minimise: its gradient is REINFORCE's, against the rewards, and against a share of the entropy."""
+    """Return what to minimise: a step along its gradient raises the rewards, as REINFORCE does, and a little the entropy."""
     return -(rewards * logs + entropy * entropies).mean()
 
 
@@ -121,6 +122,9 @@ class Adversarial:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if not self.operations:
             raise ValueError("operations must be at least one, got none")
+        for name in self.operations:
+            if name not in OPERATIONS:
+                raise unknown("operation", name, OPERATIONS)
         find_defaults(self.defaults)
         with torch.random.fork_rng([]):
             torch.manual_seed(rng.derive(self.seed, "controller"))

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from outspan.config import unknown
-from outspan.policies.proposals import Proposal, Schedule, Step, propose
+from outspan.policies.proposals import Proposal, Schedule, Step, one_pair, propose
 
 _MOST_BYTES = 1 << 20
 _EITHER_WAY = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")  # the others have one direction
@@ -93,13 +93,7 @@ def fast_autoaugment(file: str) -> Proposal:
         raise ValueError(f"{path}: nested too deeply: not a policy file") from None
     if not options:
         _refuse(path, listed, "the list is empty")
-    count = np.uint64(len(options) // 2)
-
-    def pick(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
-        pair = (bits[:, :1] * count >> np.uint64(20)).astype(np.intp)
-        return 2 * pair + np.arange(2)
-
-    return propose(options, 2, pick)
+    return one_pair(options)
 
 
 def pba(file: str, *, searched: int, epochs: int, epoch_steps: int) -> Schedule:
@@ -171,17 +165,19 @@ def _read_change(path: str, at: int, text: str) -> dict[str, Any]:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise ValueError(f"{where}: not a list as Python writes it, got {text[:40]!r}") from None
     if not isinstance(line, list) or len(line) != 6:
-        raise ValueError(f"{where}: a line is [trial, clone, epoch, clone's epoch, policy before, policy after]")
+        said = f"{len(line)} parts" if isinstance(line, list) else repr(line)[:40]
+        raise ValueError(f"{where}: a line is [trial, clone, epoch, clone's epoch, policy before, policy after], got {said}")
     trial, clone, _, epoch, *policies = line
     if type(epoch) is not int:
         raise ValueError(f"{where}: the clone's epoch must be a whole number, got {epoch!r}")
-    before, after = (policy.get("hp_policy") if isinstance(policy, dict) else policy for policy in policies)
+    before, after = (policy.get("hp_policy", policy) if isinstance(policy, dict) else policy for policy in policies)
     for numbers in (before, after):
         if not isinstance(numbers, list) or len(numbers) != _NUMBERS:
             said = f"{len(numbers)} numbers" if isinstance(numbers, list) else repr(numbers)[:40]
             raise ValueError(f"{where}: a policy is {_NUMBERS} whole numbers, got {said}")
-        if not all(type(number) is int and 0 <= number <= 10 for number in numbers):
-            raise ValueError(f"{where}: probabilities and magnitudes are whole numbers from 0 to 10")
+        for number in numbers:
+            if type(number) is not int or not 0 <= number <= 10:
+                raise ValueError(f"{where}: probabilities and magnitudes are whole numbers from 0 to 10, got {number!r}")
     return {"at": at, "trial": trial, "clone": clone, "epoch": epoch, "before": before, "after": after}
 
 
@@ -209,9 +205,15 @@ def _find(path: Path, name: str) -> ast.expr:
     if not name and len(body) == 1 and isinstance(body[0], ast.Expr):
         return body[0].value
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    if name not in functions:
-        raise ValueError(f"{path}: not one list; name a function, FILE#NAME (there are: {', '.join(functions) or 'none'})")
-    return _returned(str(path), functions[name])
+    if name and functions:
+        if name not in functions:
+            raise ValueError(f"{path}: {unknown('function', name, functions)}")
+        return _returned(str(path), functions[name])
+    if name:
+        raise ValueError(f"{path}: has no functions, and so no {name!r}")
+    if functions:
+        raise ValueError(f"{path}: code, of which one function is read: FILE#NAME (there are: {', '.join(functions)})")
+    _refuse(str(path), body[-1], "expected one list of pairs and nothing else")
 
 
 def _returned(path: str, function: ast.FunctionDef) -> ast.List:

@@ -63,6 +63,17 @@ def propose(options: Sequence[Step], depth: int, pick: Pick) -> Proposal:
     return _Picked(options, depth, pick)
 
 
+def one_pair(options: Sequence[Step]) -> Proposal:
+    """Return the proposal that gives a row one of the pairs that stand next to one another in `options`, all alike likely."""
+    pairs = np.uint64(len(options) // 2)
+
+    def pick(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
+        pair = (bits[:, :1] * pairs >> np.uint64(20)).astype(np.intp)
+        return 2 * pair + np.arange(2)
+
+    return propose(options, 2, pick)
+
+
 class _Picked:
     """Draws from a table of options. Several batches are drawn as one, each from its own generator."""
 

@@ -1,6 +1,6 @@
 """Augmentations as their papers publish them, each a proposal. Ranges are in the unit of our levels."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from outspan.plan import Plan
-from outspan.policies.proposals import Proposal, Step, any_of, propose, sequence
+from outspan.policies.proposals import Proposal, Step, any_of, one_pair, sequence
 from outspan.transforms.table import TRANSFORMS
 
 
@@ -63,15 +63,7 @@ def autoaugment(data: str = "cifar") -> Proposal:
     """AutoAugment (arXiv:1805.09501): one of the 25 published pairs for "cifar", "svhn" or "imagenet"."""
     if data not in AUTOAUGMENT:
         raise ValueError(f"data must be one of {', '.join(AUTOAUGMENT)}, got {data!r}")
-    pairs = [[_published(*step.split()) for step in pair.split(", ")] for pair in AUTOAUGMENT[data]]
-    options = [step for pair in pairs for step in pair]
-    count = np.uint64(len(pairs))
-
-    def pick(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
-        pair = (bits[:, :1] * count >> np.uint64(20)).astype(np.intp)
-        return 2 * pair + np.arange(2)
-
-    return propose(options, 2, pick)
+    return one_pair([_published(*step.split()) for pair in AUTOAUGMENT[data] for step in pair.split(", ")])
 
 
 def _published(name: str, probability: str, magnitude: str = "0") -> Step:

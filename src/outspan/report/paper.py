@@ -184,9 +184,9 @@ PAPER: Mapping[str, Item] = MappingProxyType(
         "imdb": Item(
             "text, told in Section 5: BERT-large 95.96 % with Algorithm 1, 95.22 % without",
             "outspan text backtranslate imdb -o imdb-backtranslated.jsonl"
-            " && outspan train recipes/imdb-bert-large.toml -o runs/imdb",
+            " && outspan train recipes/paper/imdb-bert-large.toml -o runs/imdb",
             ("imdb",),
-            ("imdb-minilm.json",),
+            ("imdb-bert-large*.json", "imdb-minilm.json"),
             "docs/text.md",
         ),
     }
@@ -213,20 +213,28 @@ def missing_data(name: str) -> str | None:
     return f"{first} ({how}outspan data fetch {name}, from {SOURCES[name][1][0].url})"
 
 
-def measured(item: Item) -> list[Path]:
-    """Return the files in results/ that hold it."""
-    return [path for pattern in item.results for path in sorted((HOME / "results").glob(pattern))]
+def measured(item: Item) -> dict[Path, dict[str, Any]]:
+    """Return the files in results/ that hold it, all or in part, and what is in them."""
+    found = {}
+    for path in (path for pattern in item.results for path in sorted((HOME / "results").glob(pattern))):
+        try:
+            holds = json.loads(path.read_text())
+            if not item.cells or _cells(holds):
+                found[path] = holds
+            _setting(holds)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"{path}: not a result of {item.command.split(' -')[0]!r}; take it out of results/") from None
+    return found
 
 
 def status(item: Item) -> str:
     """Say of a table or figure: measured here, all or in part, with the files; runnable; or which data it needs."""
-    if files := measured(item):
-        holds = {path: json.loads(path.read_text()) for path in files}
+    if holds := measured(item):
         wanted = {(row, method) for row, numbers in item.cells.items() for method in numbers if numbers[method] != "-"}
         left = wanted - {cell for found in holds.values() for cell in _cells(found)}
-        every = all(any(path.match(pattern) for path in files) for pattern in item.results)
+        every = all(any(path.match(pattern) for path in holds) for pattern in item.results)
         part = "" if every and not left else "in part: "
-        said = f"measured here: {part}{', '.join(f'results/{path.name}{_setting(holds[path])}' for path in files)}"
+        said = f"measured here: {part}{', '.join(f'results/{path.name}{_setting(found)}' for path, found in holds.items())}"
         return said + (f"; beside the paper's numbers in {item.page}" if item.page else "")
     absent = {name: said for name in item.data if (said := missing_data(name)) is not None}
     if item.data and len(absent) == len(item.data):
@@ -246,7 +254,7 @@ def _setting(found: Mapping[str, Any]) -> str:
         return f" ({found['settings']['model']}, {found['settings']['epochs']} epochs, {len(found['seeds'])} seeds)"
     if "recipe" in found:
         return f" ({found['recipe']['model']}, {found['recipe']['epochs']} epochs)"
-    return f" ({', '.join(' '.join(cell) for cell in _cells(found)) or 'none at full scale'})" if "cells" in found else ""
+    return f" ({', '.join(' '.join(cell) for cell in _cells(found))})" if "cells" in found else ""
 
 
 def recipe_of(item: Item, row: str, method: str, *, file: str = "") -> Recipe:
@@ -267,7 +275,7 @@ def recipe_of(item: Item, row: str, method: str, *, file: str = "") -> Recipe:
         values["policy_epochs"] = _PBA_EPOCHS.get(recipe.data, recipe.policy_epochs)
     if method in FILES:
         if not file:
-            raise ValueError(f"{method} needs --policy-file {method}=FILE: {FILES[method]}")
+            raise ValueError(f"{method} {_needs_file(method)}")
         values["policy_file"] = file
     made = with_values(recipe, values)
     if method == "fast-aa":
@@ -275,6 +283,10 @@ def recipe_of(item: Item, row: str, method: str, *, file: str = "") -> Recipe:
     if method == "pba":
         pba(file, searched=made.policy_epochs, epochs=made.epochs, epoch_steps=1)
     return made
+
+
+def _needs_file(method: str) -> str:
+    return f"needs --policy-file {method}=FILE: {FILES[method]}"
 
 
 def recipes() -> Path:
@@ -327,7 +339,7 @@ def plan_cells(
             paper = item.cells.get(row, {}).get(method, "-")
             if method in FILES and method not in files:
                 recipe_of(item, row, "baseline")  # the row may be wrong, too
-                yield Cell(row, method, paper, why_not=f"needs --policy-file {method}=FILE: {FILES[method]}"), None
+                yield Cell(row, method, paper, why_not=_needs_file(method)), None
                 continue
             recipe = recipe_of(item, row, method, file=files.get(method, ""))
             why_not = missing_data(recipe.data)

@@ -247,7 +247,8 @@ def algorithms(deterministic: bool) -> Iterator[None]:
         yield
     finally:
         cudnn.benchmark, cudnn.deterministic = before[:2]
-        torch.use_deterministic_algorithms(before[2])
+        if deterministic:  # setting it imports much of torch, which an interruption may have left half imported
+            torch.use_deterministic_algorithms(before[2])
 
 
 def found_from_anywhere(recipe: Recipe) -> Recipe:

@@ -210,6 +210,8 @@ def test_predict_takes_folders_and_leaves_out_what_is_no_image(trained, tmp_path
     for name, value in (("c", 220), ("a", 20), ("b", 220)):
         Image.new("RGB", (12, 9), (value,) * 3).save(folder / f"{name}.png")
     (folder / "notes.txt").write_text("not an image")
+    (folder / "._a.png").write_bytes(b"what a file manager left")
+    (folder / "folder.png").mkdir()
     lines = run("predict", trained, tmp_path / "more", "--top", "5", "--json").splitlines()
     found = [json.loads(line) for line in lines]
     assert [Path(one["file"]).name for one in found] == ["a.png", "b.png", "c.png"]
@@ -230,6 +232,11 @@ def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, 
     np.savez(other, **arrays | {"test_images": arrays["test_images"][:40], "test_labels": 1 - arrays["test_labels"][:40]})
     found = json.loads(run("evaluate", trained, "--data", other, "--json"))
     assert found == {"accuracy": 0.0, "classes": {"0": 0.0, "1": 0.0}, "confusion": [[0, 20], [20, 0]]}
+    for part in ("train", "test"):
+        for name in ("good", "bad"):
+            (tmp_path / "texts" / part / name).mkdir(parents=True)
+            (tmp_path / "texts" / part / name / "1.txt").write_text(f"a {name} film")
+    assert "texts: the run's model takes images" in run("evaluate", trained, "--data", tmp_path / "texts", code=2)
     np.savez(other, **arrays | {"train_labels": arrays["train_labels"] * 2})
     assert "other.npz: its classes must be the run's, ['0', '1'], got" in run("evaluate", trained, "--data", other, code=2)
     larger = {f"{kind}_images": np.pad(arrays[f"{kind}_images"], ((0, 0), (1, 1), (1, 1))) for kind in ("train", "test")}
@@ -247,6 +254,7 @@ def test_one_class_is_refused(tiny, tmp_path, run):
 
 def test_a_run_without_a_terminal_says_a_line_now_and_then(monkeypatch, capsys):
     state = {"step": 30, "steps": 120, "epoch": 1, "epochs": 4, "loss": 0.5, "images": 8, "metrics": [{"test_accuracy": 0.75}]}
+    monkeypatch.setattr(training, "_told", time.perf_counter())
     with training_progress("random, seed 1") as on_step:
         on_step(state)
     assert capsys.readouterr().err == ""  # less than half a minute

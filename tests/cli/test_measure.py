@@ -86,7 +86,7 @@ def test_what_does_not_count_of_a_recipe_is_said(tmp_path, capsys):
     recipe.write_text('policy = "none"\ndefaults = "cifar"\nprobability = 0.7\nepochs = 1\n')
     base_recipe("measure", recipe, "digits", None, None, OWN_KEYS)
     said = capsys.readouterr().err
-    assert said == f"outspan: measure sets defaults, probability itself: what {recipe} says of it does not count\n"
+    assert said == f"outspan: measure sets these itself, whatever {recipe} says: defaults, probability\n"
 
 
 def test_a_recipe_that_names_no_model_gets_the_paper_s(few, tmp_path, run):

@@ -125,24 +125,30 @@ from pathlib import Path
 import torch
 from outspan.data.splits import Files
 
-paths = sorted(Path(sys.argv[1]).iterdir()) * 300
-files = Files(paths, torch.zeros(len(paths), dtype=torch.int64), 8, workers=2)
-batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
-next(batches)
-# Another process than their parent asks them to end, as schedulers ask all of a job.
-workers = [child.pid for child in torch.multiprocessing.active_children()]
-subprocess.run([sys.executable, "-c", f"import os; [os.kill(pid, {signal.SIGTERM}) for pid in {workers}]"], check=True)
-left = sum(1 for _ in batches)
-batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
-next(batches)
-print(len(workers), left, flush=True)
-raise ValueError("with batches to come")
+if __name__ == "__main__":
+    torch.multiprocessing.set_start_method(sys.argv[2])
+    paths = sorted(Path(sys.argv[1]).iterdir()) * 300
+    files = Files(paths, torch.zeros(len(paths), dtype=torch.int64), 8, workers=2)
+    batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
+    next(batches)
+    if sys.argv[2] == "fork":  # another process than their parent asks them to end, as schedulers ask all of a job
+        workers = [child.pid for child in torch.multiprocessing.active_children()]
+        ask = f"import os; [os.kill(pid, {int(signal.SIGTERM)}) for pid in {workers}]"
+        subprocess.run([sys.executable, "-c", ask], check=True)
+    print(sum(1 for _ in batches), flush=True)
+    batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
+    next(batches)
+    raise ValueError("with batches to come")
 """
 
 
 @pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="macOS does not tell who sent a signal")
-def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fails(tmp_path):
-    Image.new("RGB", (8, 8)).save(tmp_path / "one.png")
-    script = subprocess.run([sys.executable, "-c", ABANDONED, tmp_path], capture_output=True, text=True, timeout=120)
-    assert script.stdout.split() == ["2", "29"]
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fails(method, tmp_path):
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "images" / "one.png")
+    (tmp_path / "script.py").write_text(ABANDONED)
+    command = [sys.executable, tmp_path / "script.py", tmp_path / "images", method]
+    script = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert script.stdout.split() == ["29"]
     assert script.stderr.endswith("ValueError: with batches to come\n")

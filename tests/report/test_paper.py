@@ -129,7 +129,7 @@ def test_what_is_said_follows_from_the_files(tmp_path, monkeypatch):
         assert status(item).startswith("runnable (not here: cifar100)")
     for damaged in ("{", "[1]", '{"cells": [{"row": "a"}]}', '{"settings": {}}'):
         (tmp_path / "results" / "figure-4.json").write_text(damaged)
-        with pytest.raises(ValueError, match=r"results/figure-4\.json: not a result of 'outspan reproduce figure-4'"):
+        with pytest.raises(ValueError, match=r"results/figure-4\.json: not a result that outspan writes"):
             status(item)
     measure = {"settings": {"model": "wide_resnet-28-2", "epochs": 30}, "seeds": [0, 1, 2]}
     (tmp_path / "results" / "cifar10-mixup.json").write_text(json.dumps(measure))

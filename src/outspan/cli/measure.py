@@ -84,8 +84,8 @@ def base_recipe(
         if key in own:
             raise ValueError(f"{command} sets {key} itself; what it leaves to you is in outspan {command} --help")
     stored = {} if path is None else read_values(path)
-    if unused := [key for key, value in stored.items() if key in own and value != "none"]:
-        typer.echo(f"outspan: {command} sets {', '.join(unused)} itself: what {path} says of it does not count", err=True)
+    if unused := [key for key, value in stored.items() if key in own and value != "none"]:  # the baseline has none of it, too
+        typer.echo(f"outspan: {command} sets these itself, whatever {path} says: {', '.join(unused)}", err=True)
     textual = is_textual(asked.get("data") or data or str(stored.get("data", "")))
     given = given_options(data=data, model=model or (None if textual or "model" in stored else "mlp"))
     return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], is_textual))

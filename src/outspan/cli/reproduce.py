@@ -39,7 +39,7 @@ def reproduce(
 
     if not rows and (scale != 1 or seeds != 1 or methods != METHODS or policy_file):
         raise ValueError("nothing to run: give a table and --rows, e.g. table-3 --rows cifar10/wrn-28-10")
-    paper.recipes()  # what is runnable runs in a clone
+    paper.recipes()  # refused where there are none: what is called runnable would not run
     if table is None:
         if rows:
             raise ValueError(f"--rows {rows} of which table? e.g. outspan reproduce table-3 --rows {rows}")

@@ -19,7 +19,8 @@ MODEL_HELP = "mlp, convnet, wide_resnet-28-2, …, timm:NAME; for text a name on
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes that train side by side, a thread each.")]
 _AT_ONCE = 256  # files that predict reads before it says anything of them
-_PAUSE = 30.0  # seconds between two lines of a run without a terminal
+_PAUSE = 30.0  # seconds between two lines of a command without a terminal
+_told = time.perf_counter()  # when it said the last one, or began
 SkipBad = Annotated[int, typer.Option(min=0, help="In an image folder, allow so many files that are no images.")]
 
 
@@ -76,7 +77,9 @@ def given_options(**options: str | None) -> list[str]:
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    data: Annotated[str, typer.Option(help="Other data of the same classes, whose test split is taken.")] = "",
+    data: Annotated[
+        str, typer.Option(help="Other data of the same classes, with both splits, of which the test split is taken.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: accuracy, per class, and the confusion matrix.")] = False,
     skip_bad: SkipBad = 0,
 ) -> None:
@@ -163,11 +166,16 @@ def _listed(paths: list[Path], *, textual: bool) -> list[Path]:
     suffixes = {".txt"} if textual else SUFFIXES
     found = []
     for path in paths:
-        below = sorted(file for file in path.rglob("*") if file.suffix.lower() in suffixes) if path.is_dir() else [path]
+        below = sorted(file for file in path.rglob("*") if _is_visible(file, path)) if path.is_dir() else [path]
+        below = [file for file in below if file == path or file.suffix.lower() in suffixes]
         if not below:
             raise ValueError(f"{path}: a folder without files of {', '.join(sorted(suffixes))}")
         found += below
     return found
+
+
+def _is_visible(file: Path, folder: Path) -> bool:
+    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
@@ -187,9 +195,11 @@ def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
             read.append(path)
         except ValueError as error:
             typer.secho(f"outspan: {error}", fg="red", err=True)
+    if not read:
+        return [], None
     labels = torch.zeros(len(read), dtype=torch.int64)
-    if not read or len(trained.shape) == 1:
-        return read, as_read(Documents(items, labels), trained.recipe) if read else None
+    if len(trained.shape) == 1:
+        return read, as_read(Documents(items, labels), trained.recipe)
     pixels = torch.stack(items)
     return read, Split(pixels if trained.shape[0] == 3 else grey(pixels), labels)
 
@@ -321,17 +331,17 @@ def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Calla
             task = bar.add_task(title, said="reading the data" if reads else "")
 
             began, images = time.perf_counter(), 0
-            told = began
 
             def on_step(state: dict[str, Any]) -> bool:
-                nonlocal images, reading, told
+                global _told
+                nonlocal images, reading
                 reading = False
                 images += state["images"]
                 speed = images / (time.perf_counter() - began)
                 said = state.get("said") or _said(state, speed)
                 bar.update(task, completed=state["step"], total=state["steps"], said=said)
-                if bar.disable and time.perf_counter() - told > _PAUSE:
-                    told = time.perf_counter()
+                if bar.disable and time.perf_counter() - _told > _PAUSE:
+                    _told = time.perf_counter()
                     typer.echo(f"{title}  {state['step'] / state['steps']:.0%}  {said}".strip(), err=True)
                 return bool(asked)
 

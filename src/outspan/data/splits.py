@@ -1,6 +1,7 @@
 """Images and their labels, in memory or read from files as they are needed: the same few methods."""
 
 import hashlib
+import multiprocessing
 import os
 import signal
 import threading
@@ -199,7 +200,8 @@ def _leave_interrupts(_: int) -> None:
 
 
 def _follow_parent() -> None:
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+    parent = multiprocessing.parent_process()  # not os.getppid(), which may be the server that forked it
+    while parent is not None and signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
         pass
     os._exit(0)  # a parent that ends waits for its workers: one that stayed would hold it forever
 

@@ -221,9 +221,9 @@ def measured(item: Item) -> dict[Path, dict[str, Any]]:
             holds = json.loads(path.read_text())
             if not item.cells or _cells(holds):
                 found[path] = holds
-            _setting(holds)
+            _setting(holds)  # what cannot be told is none of ours
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise ValueError(f"{path}: not a result of {item.command.split(' -')[0]!r}; take it out of results/") from None
+            raise ValueError(f"{path}: not a result that outspan writes; take it out of results/") from None
     return found
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from outspan.config import Recipe, with_values
 from outspan.data.sets import AnySplit, Data, as_read, load_for
 from outspan.text.apply import Framed
+from outspan.text.documents import Documents
 from outspan.text.tokens import Encoded
 from outspan.train import checkpoint
 from outspan.train.state import new_state
@@ -80,6 +81,8 @@ def load_run(out: Path, other: str = "", *, skip_bad: int = 0) -> tuple[Trained,
     """Return a run's model and its data, which must be what it was, or `other` data of its shape and classes."""
     run = load_model(out)
     data = load_for(replace(run.recipe, data=other or run.recipe.data), skip_bad=skip_bad)
+    if isinstance(data.test, Documents) != (len(run.shape) == 1):
+        raise ValueError(f"{data.name}: the run's model takes {'texts' if len(run.shape) == 1 else 'images'}")
     digest = data.test.digest if run.test_digest and not isinstance(data.test, Encoded) else None
     data = replace(data, test=as_read(data.test, run.recipe))
     now = {"shape": list(data.test.shape), "classes": list(data.classes)}

@@ -6,7 +6,7 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/
 
 .PHONY: demo test lint bench clean
 
-demo: .venv/ready  ## the main job on embedded digits: three policies, three seeds; then what four transforms do; tables and pictures
+demo: .venv/core  ## the main job on embedded digits: three policies, three seeds; then what four transforms do; tables and pictures
 	$(BIN)/outspan compare recipes/digits.toml --policies none,random,uncertain --seeds 3 --jobs 2 -o demo
 	$(BIN)/outspan measure --transforms rotate,shear_x,cutout,invert --seeds 3 --set epochs=10 -o demo/measured
 
@@ -19,9 +19,13 @@ lint: .venv/ready  ## style and types
 bench: .venv-bench/ready  ## the speed claims, with the peers beside us; rewrites results/transforms-cpu.json
 	$(BENCH)/python benchmarks/transforms.py
 
-.venv/ready: $(SOURCES)
+.venv/core: $(SOURCES)
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable .  # what is imported compiles then
+	touch $@
+
+.venv/ready: .venv/core
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 .venv-bench/ready: $(SOURCES)

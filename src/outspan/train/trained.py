@@ -83,16 +83,17 @@ def load_run(out: Path, other: str = "", *, skip_bad: int = 0) -> tuple[Trained,
     data = load_for(replace(run.recipe, data=other or run.recipe.data), skip_bad=skip_bad)
     if isinstance(data.test, Documents) != (len(run.shape) == 1):
         raise ValueError(f"{data.name}: the run's model takes {'texts' if len(run.shape) == 1 else 'images'}")
-    digest = data.test.digest if run.test_digest and not isinstance(data.test, Encoded) else None
-    data = replace(data, test=as_read(data.test, run.recipe))
-    now = {"shape": list(data.test.shape), "classes": list(data.classes)}
+    read = replace(data, test=as_read(data.test, run.recipe))
+    now = {"shape": list(read.test.shape), "classes": list(data.classes)}
     then = {"shape": list(run.shape), "classes": list(run.classes)}
     if not other:
+        digest = data.test.digest if run.test_digest and not isinstance(data.test, Encoded) else None
         check_same_data(now | {"test_digest": digest}, then | {"test_digest": run.test_digest}, out)
+        return run, read
     for key in now:
         if now[key] != then[key]:
             raise ValueError(f"{other}: its {key} must be the run's, {then[key]}, got {now[key]}")
-    return run, data
+    return run, read
 
 
 def check_same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from made import make_official
 from outspan.report import paper
+from outspan.report.cells import ROWS
 
 CELLS = ("--rows", "svhn/wrn-28-10", "--methods", "baseline,ra,ta,uncertain,pba", "--seeds", "2", "--scale", "0.001")
 
@@ -15,7 +16,7 @@ CELLS = ("--rows", "svhn/wrn-28-10", "--methods", "baseline,ra,ta,uncertain,pba"
 def narrow(tmp_path, monkeypatch):
     """The paper's recipe of SVHN with a narrow model and small batches, and 600 made images."""
     (tmp_path / "recipes" / "paper").mkdir(parents=True)
-    for name in paper.ROWS.values():
+    for name in ROWS.values():
         text = (paper.HOME / "recipes" / "paper" / f"{name}.toml").read_text()
         text = text.replace("wide_resnet-28-10", "wide_resnet-10-1").replace("batch = 128", "batch = 4")
         (tmp_path / "recipes" / "paper" / f"{name}.toml").write_text(text)

@@ -36,6 +36,7 @@ def reproduce(
     """
     from outspan.config import check_scale
     from outspan.report import paper
+    from outspan.report.cells import plan_cells, record, run_cells
 
     if not rows and (scale != 1 or seeds != 1 or methods != METHODS or policy_file):
         raise ValueError("nothing to run: give a table and --rows, e.g. table-3 --rows cifar10/wrn-28-10")
@@ -56,13 +57,13 @@ def reproduce(
     if not item.cells:
         raise ValueError(f"{table} has no rows to run; it is made by: {item.command}")
     check_scale(scale)
-    asked = list(paper.plan_cells(item, _names(rows), _names(methods), _files(policy_file or [])))
+    asked = list(plan_cells(item, _names(rows), _names(methods), _files(policy_file or [])))
     folder = out / table / f"scale-{scale:g}"
     options = {"device": device(), "compile": compile, "skip_bad": skip_bad, "watch": partial(training_progress, reads=True)}
-    cells = paper.run_cells(asked, seeds=seeds, scale=scale, out=folder, **options)
+    cells = run_cells(asked, seeds=seeds, scale=scale, out=folder, **options)
     _show(table, cells, seeds, scale)
     if any(cell.accuracies for cell in cells):
-        found = {"table": table, "scale": scale, **_setting(), "cells": paper.record(item, cells, folder)}
+        found = {"table": table, "scale": scale, **_setting(), "cells": record(item, cells, folder)}
         write_json(folder / f"{table}.json", found)
         typer.echo(f"wrote {folder / f'{table}.json'}" + ("; in results/ it counts as measured here" if scale == 1 else ""))
     if any(cell.failed for cell in cells):
@@ -74,13 +75,14 @@ def _show_paper(item: Any) -> None:
     from rich.console import Console
 
     from outspan.config import read_recipe
-    from outspan.report import paper
+    from outspan.report.cells import ROWS
+    from outspan.report.paper import missing_data, recipes
 
     methods = list(dict.fromkeys(method for row in item.cells.values() for method in row))
     Console().print(_table(["row", *methods], [[row, *(item.cells[row].get(m, "-") for m in methods)] for row in item.cells]))
     for row in item.cells:
-        absent = paper.missing_data(read_recipe(paper.recipes() / f"{paper.ROWS[row]}.toml").data)
-        typer.echo(f"{row}: {f'needs {absent}' if absent else 'runnable'}, recipes/paper/{paper.ROWS[row]}.toml")
+        absent = missing_data(read_recipe(recipes() / f"{ROWS[row]}.toml").data)
+        typer.echo(f"{row}: {f'needs {absent}' if absent else 'runnable'}, recipes/paper/{ROWS[row]}.toml")
 
 
 def _show(table: str, cells: Sequence[Any], seeds: int, scale: float) -> None:
@@ -125,7 +127,7 @@ def _names(text: str) -> list[str]:
 
 
 def _files(given: Sequence[str]) -> dict[str, str]:
-    from outspan.report.paper import FILES
+    from outspan.report.cells import FILES
 
     found = {}
     for text in given:

@@ -282,8 +282,11 @@ def test_compositions_are_drawn(tiny, tmp_path, run):
     changes = [part for change in ("epochs=5", "batch=20", "transforms=geometric") for part in ("--set", change)]
     run("train", "--data", tiny, "--model", "mlp", *changes, "-o", tmp_path / "run")
     said = run("compositions", tmp_path / "run", "-o", tmp_path / "c.png", "--mark", "shear_x+rotate")
-    assert "→" in said
-    assert pixels(tmp_path / "c.png").shape[:2] == (750, 1350)
+    assert [line.split()[-1] for line in said.splitlines() if "→" in line][-1] == "rotate+shear_x"
+    assert pixels(tmp_path / "c.png").shape[:2] == (1200, 1350)
+    parts = json.loads(run("compositions", tmp_path / "run", "-o", tmp_path / "plain.png", "--json"))
+    assert [round(sum(each), 9) for each in zip(*parts.values(), strict=True)] == [1] * 5
+    assert pixels(tmp_path / "plain.png").shape[:2] == (750, 1350)
     refused = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", "--mark", "shear_x+rotat", code=2)
     assert "unknown composition 'rotat+shear_x', did you mean 'rotate+shear_x'" in refused
     assert "a .png file" in run("compositions", tmp_path / "run", "-o", tmp_path / "c.pdf", code=2)

@@ -283,22 +283,28 @@ def grid_command(
 def compositions(
     run: Annotated[Path, typer.Argument(help="The folder of a run of the policy uncertain.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")],
-    mark: Annotated[str, typer.Option(help='Compositions to draw beside, e.g. "rotate+shear_y,mixup+equalize".')] = "",
+    mark: Annotated[str, typer.Option(help='Compositions to draw below, e.g. "rotate+shear_y,mixup+equalize".')] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print every composition's share of each fifth, in JSON.")] = False,
 ) -> None:
     """Draw how often each composition of transforms was chosen over the epochs, and print what rose and fell.
 
     Example: outspan compositions runs/first -o chosen.png --mark rotate+shear_y
     """
-    from outspan.report.compositions import compositions_figure, rising
+    from outspan.report.compositions import compositions_figure, fifths, find_marked, rising
     from outspan.train.compositions import read, shares
 
     if out.suffix.lower() != ".png":
         raise ValueError(f"{out}: the plot is a .png file, got {out.suffix!r}")
     found = shares(read(run))
-    figure = compositions_figure(found, [name.strip() for name in mark.split(",") if name.strip()])
-    for name, (first, last) in rising(found).items():
-        typer.echo(f"{100 * first:6.2f} % → {100 * last:6.2f} %  {name}")
+    marked = find_marked(found, [name.strip() for name in mark.split(",") if name.strip()])
+    parts = fifths(found)
+    figure = compositions_figure(found, marked)
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))
+    if as_json:
+        typer.echo(json.dumps(parts))
+        return
+    for name in [*rising(found), *marked]:
+        typer.echo(f"{100 * parts[name][0]:6.2f} % → {100 * parts[name][-1]:6.2f} %  {name}")
     typer.echo(f"wrote {out}")
 
 

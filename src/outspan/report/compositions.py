@@ -2,38 +2,56 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from outspan.config import unknown
 
 
-def rising(shares: Mapping[str, Sequence[float]], *, most: int = 5) -> dict[str, tuple[float, float]]:
-    """Return the compositions that rose and fell most, with their share of the first and of the last fifth of epochs."""
-    ends = {}
-    for name, curve in shares.items():
-        part = -(-len(curve) // 5)
-        ends[name] = (sum(curve[:part]) / part, sum(curve[-part:]) / part)
-    ranked = sorted(ends, key=lambda name: ends[name][0] - ends[name][1])
-    return {name: ends[name] for name in dict.fromkeys([*ranked[:most], *ranked[-most:]])}
+def fifths(shares: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Return each composition's mean share of each fifth of the epochs; of fewer than five epochs, of each epoch."""
+    return {name: [float(part.mean()) for part in np.array_split(curve, min(5, len(curve)))] for name, curve in shares.items()}
+
+
+def rising(shares: Mapping[str, Sequence[float]], *, most: int = 5) -> list[str]:
+    """Return the compositions that rose most and those that fell most, from the first fifth of the epochs to the last."""
+    parts = fifths(shares)
+    ranked = sorted(parts, key=lambda name: parts[name][0] - parts[name][-1])
+    return list(dict.fromkeys([*ranked[:most], *ranked[-most:]]))
+
+
+def find_marked(shares: Mapping[str, Sequence[float]], marked: Sequence[str]) -> list[str]:
+    """Return the names as the shares have them, both orders of a pair being one; one that was never chosen is refused."""
+    names = ["+".join(sorted(name.split("+"))) for name in marked]
+    for name in names:
+        if name not in shares:
+            raise unknown("composition", name, sorted(shares))
+    return names
 
 
 def compositions_figure(shares: Mapping[str, Sequence[float]], marked: Sequence[str] = ()) -> Figure:
-    """Return the share of each composition over the epochs: those that rose and fell most, and the marked ones, drawn."""
-    marked = ["+".join(sorted(name.split("+"))) for name in marked]
-    for name in marked:
-        if name not in shares:
-            raise unknown("composition", name, sorted(shares))
-    figure = Figure(figsize=(9, 5), dpi=150, facecolor="white", layout="constrained")
-    axis = figure.subplots()
-    drawn = rising(shares)
-    for name, curve in shares.items():
-        epochs, percent = range(1, len(curve) + 1), [100 * share for share in curve]
-        if name in marked or name in drawn:
-            axis.plot(epochs, percent, label=name, linewidth=3 if name in marked else 1.2, zorder=3)
-        else:
-            axis.plot(epochs, percent, color="0.85", linewidth=0.6)
-    axis.set_xlabel("epoch")
-    axis.set_ylabel("share of the chosen, %")
+    """Return the share of each composition over the epochs: those that rose and fell most, and below, the marked ones."""
+    figure = Figure(figsize=(9, 8 if marked else 5), dpi=150, facecolor="white", layout="constrained")
+    above, *below = figure.subplots(2 if marked else 1, sharex=True, squeeze=False).flat
+    _draw(above, shares, rising(shares))
+    for name in shares.keys() - set(rising(shares)):
+        above.plot(range(1, len(shares[name]) + 1), 100 * np.array(shares[name]), color="0.85", linewidth=0.6, zorder=1)
+    for axis in below:  # on a scale of their own: a pair is chosen far less often than the transforms alone
+        _draw(axis, shares, marked)
+        axis.set_ylim(bottom=0)
+    figure.supxlabel("epoch")
+    figure.supylabel("share of the chosen, %")
+    return figure
+
+
+def _draw(axis: Axes, shares: Mapping[str, Sequence[float]], names: Sequence[str]) -> None:
+    """Draw each curve, faint, and its mean over a twentieth of the epochs, strong."""
+    for name in names:
+        percent = 100 * np.array(shares[name])
+        width = max(1, len(percent) // 20)
+        smooth = np.convolve(percent, np.full(width, 1 / width), mode="valid")
+        (line,) = axis.plot(np.arange(len(smooth)) + (width + 1) / 2, smooth, linewidth=1.8, label=name)
+        axis.plot(range(1, len(percent) + 1), percent, color=line.get_color(), linewidth=0.6, alpha=0.4)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure

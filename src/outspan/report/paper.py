@@ -91,6 +91,8 @@ PAPER: Mapping[str, Item] = MappingProxyType(
             "outspan train recipes/paper/cifar10-pyramidnet-272-200.toml -o runs/figure-1"
             " && outspan compositions runs/figure-1 -o chosen.png",
             ("cifar10",),
+            ("cifar10-pyramidnet*-compositions.json", "cifar10-wrn-28-10-compositions.json"),
+            "docs/training.md",
         ),
         "figure-2": Item(
             "instability by the share of same-class mixup",

@@ -1,6 +1,8 @@
 """Fixtures and strategies that the whole suite shares."""
 
 import os
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import jaxtyping
@@ -9,6 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from outspan import TRANSFORMS, Plan, apply, rng
 from outspan.kernels import cuda
@@ -81,6 +84,28 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def timm(monkeypatch):
+    """What was asked of a stand-in for timm, whose only model is called small; the real one needs torchvision."""
+    asked: list[Any] = []
+
+    def create_model(name, num_classes, in_chans, pretrained, pretrained_cfg_overlay=None):
+        if name != "small":
+            raise RuntimeError(f"Unknown model ({name})")
+        weights = pretrained_cfg_overlay or "published" if pretrained else None
+        asked.append((name, {"num_classes": num_classes, "in_chans": in_chans}, weights))
+        body = nn.LazyLinear(2)
+        model = nn.Sequential(nn.Flatten(), body, nn.Linear(2, num_classes))
+        model(torch.zeros(1, in_chans, 4, 4))
+        if pretrained_cfg_overlay:
+            found = torch.load(pretrained_cfg_overlay["file"], weights_only=True)
+            body.load_state_dict({key.removeprefix("0."): value for key, value in found.items()})
+        return model
+
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+    return asked
 
 
 @pytest.fixture(params=BACKENDS)

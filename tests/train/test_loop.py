@@ -53,6 +53,24 @@ def test_it_learns_digits(tmp_path):
     assert run.recipe.epochs == 4
 
 
+def test_a_run_needs_its_weights_once(timm, tmp_path):
+    file = tmp_path / "w.pt"
+    torch.save({"0.weight": torch.full((2, 16), 0.5), "0.bias": torch.zeros(2)}, file)
+    digits = few()
+    small = [Split(split.images[:, :, 10:14, 10:14], split.labels) for split in (digits.train, digits.test)]
+    data = Data("digits", *small, digits.classes)
+    recipe = replace(SMALL, model="timm:small", weights=str(file), lr=1e-6)
+    train(recipe, out=tmp_path / "whole", data=data)
+    assert load_model(tmp_path / "whole").model[1].weight.sub(0.5).abs().max() < 1e-3
+    with pytest.raises(Stopped):
+        train(recipe, out=tmp_path / "run", data=data, on_step=lambda progress: progress["step"] == 7)
+    file.unlink()
+    train(recipe, out=tmp_path / "run", data=data)
+    assert equal(final(tmp_path / "run"), final(tmp_path / "whole"))
+    with pytest.raises(ValueError, match=r"weights '.*w\.pt': no such file"):
+        train(recipe, out=tmp_path / "anew", data=data)
+
+
 def test_other_images_are_refused(tmp_path):
     data = few()
     recipe = replace(SMALL, epochs=1)

@@ -184,7 +184,7 @@ def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: 
     """Return everything that decides a model's predictions but its configuration, which is its name, and its seed."""
     kept = {key: value for key, value in asdict(recipe).items() if key not in ("seed", "transforms")}
     about = {"train": _fingerprint(data.train), "test": _fingerprint(data.test)}
-    about |= {"cache_digest": digest_of(recipe.cache)} if recipe.cache else {}
+    about |= {f"{key}_digest": digest_of(getattr(recipe, key)) for key in ("cache", "weights") if getattr(recipe, key)}
     return kept | {"shared_batches": shared_batches, "device": device.type} | about
 
 

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from textwrap import shorten
 from types import MappingProxyType
 
 from torch import nn
@@ -44,16 +46,17 @@ def _numbers(pattern: str, name: str) -> list[int] | None:
     return None if found is None else [int(number) for number in found.groups()]
 
 
-def build(name: str, shape: Shape, classes: int) -> nn.Module:
-    """Return a model by name, for images [C, H, W]; `timm:NAME` where timm is installed; for text [T] one of transformers."""
+def build(name: str, shape: Shape, classes: int, weights: str = "") -> nn.Module:
+    """Return a model by name, for images [C, H, W]; `timm:NAME` where timm is installed; for text [T] one of transformers.
+
+    A model of timm may begin with `weights`: "published", or a file of them. The layer that names the classes is always new.
+    """
+    if name.startswith("timm:") and len(shape) > 1:
+        return _from_timm(name, shape, classes, weights)
+    if weights:
+        raise ValueError(f"weights must be empty for model {name!r}, got {weights!r} (allowed: for models timm:NAME)")
     if len(shape) == 1:
         return load_classifier(name, classes, shape[0])
-    if name.startswith("timm:"):
-        try:
-            import timm  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise ValueError(f"model {name!r} needs timm, which is not installed: pip install timm") from None
-        return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0])
     for pattern, make in FAMILIES.items():
         if (numbers := _numbers(pattern, name)) is not None:
             try:
@@ -61,3 +64,19 @@ def build(name: str, shape: Shape, classes: int) -> nn.Module:
             except ValueError as error:
                 raise ValueError(f"model {name!r}: {error}") from None
     raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME")
+
+
+def _from_timm(name: str, shape: Shape, classes: int, weights: str) -> nn.Module:
+    try:
+        import timm  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ValueError(f"model {name!r} needs timm, which is not installed: pip install timm") from None
+    if weights not in ("", "published") and not Path(weights).is_file():
+        raise ValueError(f"weights {weights!r}: no such file (allowed: empty, 'published', or a file)")
+    given = {"pretrained_cfg_overlay": {"file": weights}} if Path(weights).is_file() else {}
+    try:
+        kind = name.removeprefix("timm:")
+        return timm.create_model(kind, num_classes=classes, in_chans=shape[0], pretrained=bool(weights), **given)
+    except Exception as error:  # noqa: BLE001, an unknown name, no such weights, no network, a damaged file: each its own kind
+        what = f"model {name!r}" + (f" with weights {weights!r}" if weights else "")
+        raise ValueError(f"{what}: timm cannot build it ({type(error).__name__}: {shorten(str(error), 200)})") from None

@@ -126,7 +126,9 @@ class _Run:
         self.last = last_step(mean, std, on_gpu=device.type == "cuda")
         if isinstance(self.last, Framed):
             setting = setting | {"graphs": False}  # batches of text differ in length
-        self.state = new_state(recipe, split.shape, len(self.data.classes), device)
+        found = checkpoint.load(out)
+        begun = replace(recipe, weights="") if found is not None else recipe  # what it began with is no longer needed
+        self.state = new_state(begun, split.shape, len(self.data.classes), device)
         if isinstance(self.last, Normalize):
             each = {"uncertain": recipe.keep, "adversarial": recipe.adversaries}.get(recipe.policy, 1)
             _check_fit(recipe.model, self.state.model, split.shape, last=each * (len(split) % recipe.batch))
@@ -146,7 +148,6 @@ class _Run:
         if (out / "models").is_dir() and (out / "settings.json").exists():
             raise ValueError(f"{out}: the folder of a measure, not of a run; give another")
         out.mkdir(parents=True, exist_ok=True)  # all that may be refused has been
-        found = checkpoint.load(out)
         if found is not None:
             _same_run(recipe, self.about, self.setting, found[1], out)
             self.state.restore(*found)
@@ -252,9 +253,11 @@ def algorithms(deterministic: bool) -> Iterator[None]:
 
 
 def found_from_anywhere(recipe: Recipe) -> Recipe:
-    """Return a recipe that finds its data, and for text its model and cache, from any folder."""
+    """Return a recipe that finds its data, its weights, and for text its model and cache, from any folder."""
     if is_textual(recipe.data):
         recipe = replace(recipe, model=_from_anywhere(recipe.model), cache=_from_anywhere(recipe.cache))
+    if recipe.weights != "published":
+        recipe = replace(recipe, weights=_from_anywhere(recipe.weights))
     return recipe if recipe.data in SETS else replace(recipe, data=_from_anywhere(recipe.data))
 
 

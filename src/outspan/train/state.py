@@ -39,7 +39,7 @@ class State:
 def initial(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return the model of a recipe as its seed initialises it, for images [C, H, W] or texts [T]."""
     torch.manual_seed(rng.derive(recipe.seed, "init"))
-    return models.build(recipe.model, shape, classes)
+    return models.build(recipe.model, shape, classes, recipe.weights)
 
 
 def new_state(recipe: Recipe, shape: tuple[int, ...], classes: int, device: torch.device) -> State:

@@ -71,7 +71,7 @@ def load_model(out: Path) -> Trained:
         raise ValueError(f"{out}: {'no whole checkpoint' if out.is_dir() else 'no such folder'}")
     recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
     shape = tuple(about["shape"])
-    state = new_state(recipe, shape, len(about["classes"]), torch.device("cpu"))
+    state = new_state(replace(recipe, weights=""), shape, len(about["classes"]), torch.device("cpu"))
     state.restore(*found)
     last = last_step(about["mean"], about["std"])
     return Trained(recipe, state.model.eval(), shape, tuple(about["classes"]), last, about.get("test_digest"))

@@ -78,3 +78,9 @@ def make_folder(folder: Path, *, classes: tuple[str, ...] = ("n01440764", "n0144
 
 def _bytes(count: int) -> np.ndarray:
     return DRAW.integers(0, 256, count, dtype=np.uint8)
+
+
+def pixels(path: Path) -> np.ndarray:
+    """Return what is in an image file."""
+    with Image.open(path) as image:
+        return np.array(image)

@@ -36,3 +36,14 @@ def few(tmp_path):
     arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
     np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
     return path
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A data set of two classes that anything learns, as an .npz file."""
+    labels = np.arange(60) % 2
+    images = np.full((60, 8, 8), 20, dtype=np.uint8)
+    images[labels == 1] = 220
+    path = tmp_path / "tiny.npz"
+    np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    return path

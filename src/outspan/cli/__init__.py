@@ -8,7 +8,7 @@ import warnings
 
 import typer
 
-from outspan.cli import data, images, measure, reproduce, studies, text, theory, training
+from outspan.cli import data, images, measure, reproduce, studies, text, theory, trained, training
 from outspan.config import first_line
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
@@ -22,11 +22,11 @@ def outspan() -> None:
 
 
 app.command("train")(training.train_command)
-app.command("evaluate")(training.evaluate)
-app.command("predict")(training.predict_command)
+app.command("evaluate")(trained.evaluate)
+app.command("predict")(trained.predict_command)
 app.command("compare")(training.compare)
 app.command("grid")(training.grid_command)
-app.command("compositions")(training.compositions)
+app.command("compositions")(trained.compositions)
 app.command("measure")(measure.measure_command)
 app.command("compose")(studies.compose_command)
 app.command("core")(studies.core_command)

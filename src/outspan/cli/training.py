@@ -1,7 +1,6 @@
-"""Commands that train and look at what came of it: train, evaluate, predict, compare."""
+"""Commands that train: train, compare, grid."""
 
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ DATA_HELP = "digits, mnist, cifar10, …, an image folder, an .npz file; for tex
 MODEL_HELP = "mlp, convnet, wide_resnet-28-2, …, timm:NAME; for text a name on the hub or a folder."
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the recipe, e.g. --set lr=0.2; repeatable.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes that train side by side, a thread each.")]
-_AT_ONCE = 256  # files that predict reads before it says anything of them
 _PAUSE = 30.0  # seconds between two lines of a command without a terminal
 _told = time.perf_counter()  # when it said the last one, or began
 SkipBad = Annotated[int, typer.Option(min=0, help="In an image folder, allow so many files that are no images.")]
@@ -73,135 +71,6 @@ def train_command(
 def given_options(**options: str | None) -> list[str]:
     """Return the options that are given as changes of a recipe."""
     return [f"{key}={value}" for key, value in options.items() if value is not None]
-
-
-def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    data: Annotated[
-        str, typer.Option(help="Other data of the same classes, with both splits, of which the test split is taken.")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: accuracy, per class, and the confusion matrix.")] = False,
-    skip_bad: SkipBad = 0,
-) -> None:
-    """Print a run's test accuracy, overall and by class, and what was taken for what.
-
-    Example: outspan evaluate runs/first
-
-    Example: outspan evaluate runs/first --data path/to/other/folder
-    """
-    import torch
-    from rich.console import Console
-    from rich.progress import Progress
-    from rich.table import Table
-
-    from outspan.train.trained import load_run, predict
-
-    trained, loaded = load_run(run, data, skip_bad=skip_bad)
-    test, classes = loaded.test, loaded.classes
-    terminal = Console(stderr=True)
-    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
-        task = bar.add_task("evaluating", total=len(test))
-
-        def show(done: int) -> None:
-            bar.update(task, completed=done)
-
-        found = predict(trained.model.to(device()), test, trained.last, device(), show).argmax(1)
-    count = len(classes)
-    confusion = torch.bincount(test.labels * count + found, minlength=count**2).view(count, count)
-    right = confusion.diag().double() / confusion.sum(1).clamp(min=1)
-    accuracy = float(confusion.diag().double().sum() / confusion.sum())
-    if as_json:
-        by_class = dict(zip(classes, right.tolist(), strict=True))
-        typer.echo(json.dumps({"accuracy": accuracy, "classes": by_class, "confusion": confusion.tolist()}))
-        return
-    kind = "images" if len(trained.shape) == 3 else "texts"
-    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {kind}; rows: what they are, columns: taken for")
-    console = Console()
-    whole = sum(len(name) + 2 for name in classes) + 24 <= console.width  # else the most frequent mistake alone
-    table = Table("class", "right, %", *(classes if whole else ["most often taken for"]), box=None, pad_edge=False)
-    for name, share, row, i in zip(classes, right.tolist(), confusion, range(count), strict=True):
-        wrong = row.index_fill(0, torch.tensor(i), 0)
-        mistake = f"{classes[int(wrong.argmax())]} ({int(wrong.max())})" if wrong.any() else ""
-        table.add_row(name, f"{100 * share:.2f}", *(map(str, row.tolist()) if whole else [mistake]))
-    console.print(table, markup=False)
-
-
-def predict_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    paths: Annotated[
-        list[Path], typer.Argument(help="Images, and folders of them at any depth; for a model of text, .txt files.")
-    ],
-    top: Annotated[int, typer.Option(min=1, help="So many of the likeliest classes.")] = 1,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON each: the file, and its classes' shares.")
-    ] = False,
-) -> None:
-    """Print the likeliest class of each image or text, with its probability; a file that cannot be read is named, and left out.
-
-    Example: outspan predict runs/first cat.png more/pets --top 3
-    """
-    from outspan.train.trained import load_model, predict
-
-    trained = load_model(run)
-    model, files = trained.model.to(device()), _listed(paths, textual=len(trained.shape) == 1)
-    done = 0
-    for start in range(0, len(files), _AT_ONCE):
-        read, split = _read_readable(files[start : start + _AT_ONCE], trained)
-        if not read:
-            continue
-        shares = predict(model, split, trained.last, device()).softmax(1).topk(min(top, len(trained.classes)))
-        for path, values, labels in zip(read, shares.values.tolist(), shares.indices.tolist(), strict=True):
-            named = {trained.classes[label]: value for label, value in zip(labels, values, strict=True)}
-            said = "  ".join(f"{name}  {100 * value:.1f} %" for name, value in named.items())
-            typer.echo(json.dumps({"file": str(path), "classes": named}) if as_json else f"{path}  {said}")
-        done += len(read)
-    if done < len(files):
-        raise typer.Exit(1 if done else 2)
-
-
-def _listed(paths: list[Path], *, textual: bool) -> list[Path]:
-    """Return the files, and those of folders in order of their names."""
-    from outspan.data.readers import SUFFIXES
-
-    suffixes = {".txt"} if textual else SUFFIXES
-    found = []
-    for path in paths:
-        below = sorted(file for file in path.rglob("*") if _is_visible(file, path)) if path.is_dir() else [path]
-        below = [file for file in below if file == path or file.suffix.lower() in suffixes]
-        if not below:
-            raise ValueError(f"{path}: a folder without files of {', '.join(sorted(suffixes))}")
-        found += below
-    return found
-
-
-def _is_visible(file: Path, folder: Path) -> bool:
-    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-
-
-def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
-    """Return the files that can be read, and what is in them as a split; the others are named in red."""
-    import torch
-
-    from outspan.data.readers import read_fitted
-    from outspan.data.sets import as_read
-    from outspan.data.splits import Split
-    from outspan.text.documents import Documents, read_text
-    from outspan.transforms.color import grey
-
-    read, items = [], []
-    for path in paths:
-        try:
-            items.append(read_text(path) if len(trained.shape) == 1 else read_fitted(path, *trained.shape[1:]))
-            read.append(path)
-        except ValueError as error:
-            typer.secho(f"outspan: {error}", fg="red", err=True)
-    if not read:
-        return [], None
-    labels = torch.zeros(len(read), dtype=torch.int64)
-    if len(trained.shape) == 1:
-        return read, as_read(Documents(items, labels), trained.recipe)
-    pixels = torch.stack(items)
-    return read, Split(pixels if trained.shape[0] == 3 else grey(pixels), labels)
 
 
 def compare(
@@ -278,34 +147,6 @@ def grid_command(
     for name, accuracy in sorted(found["points"].items(), key=lambda item: -item[1]):
         typer.echo(f"{100 * accuracy:6.2f} % of those held out  {name}")
     typer.echo(f"test accuracy {100 * found['test_accuracy']:.2f} % of {found['chosen']}, trained on all of train, in {out}")
-
-
-def compositions(
-    run: Annotated[Path, typer.Argument(help="The folder of a run of the policy uncertain.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")],
-    mark: Annotated[str, typer.Option(help='Compositions to draw below, e.g. "rotate+shear_y,mixup+equalize".')] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print every composition's share of each fifth, in JSON.")] = False,
-) -> None:
-    """Draw how often each composition of transforms was chosen over the epochs, and print what rose and fell.
-
-    Example: outspan compositions runs/first -o chosen.png --mark rotate+shear_y
-    """
-    from outspan.report.compositions import compositions_figure, fifths, find_marked, rising
-    from outspan.train.compositions import read, shares
-
-    if out.suffix.lower() != ".png":
-        raise ValueError(f"{out}: the plot is a .png file, got {out.suffix!r}")
-    found = shares(read(run))
-    marked = find_marked(found, [name.strip() for name in mark.split(",") if name.strip()])
-    parts = fifths(found)
-    figure = compositions_figure(found, marked)
-    write_whole(out, lambda partial: figure.savefig(partial, format="png"))
-    if as_json:
-        typer.echo(json.dumps(parts))
-        return
-    for name in [*rising(found), *marked]:
-        typer.echo(f"{100 * parts[name][0]:6.2f} % → {100 * parts[name][-1]:6.2f} %  {name}")
-    typer.echo(f"wrote {out}")
 
 
 @contextmanager

@@ -77,6 +77,6 @@ def _from_timm(name: str, shape: Shape, classes: int, weights: str) -> nn.Module
     try:
         kind = name.removeprefix("timm:")
         return timm.create_model(kind, num_classes=classes, in_chans=shape[0], pretrained=bool(weights), **given)
-    except Exception as error:  # noqa: BLE001, an unknown name, no such weights, no network, a damaged file: each its own kind
+    except Exception as error:  # an unknown name, no such weights, no network, a damaged file: each its own kind
         what = f"model {name!r}" + (f" with weights {weights!r}" if weights else "")
         raise ValueError(f"{what}: timm cannot build it ({type(error).__name__}: {shorten(str(error), 200)})") from None

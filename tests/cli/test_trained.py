@@ -1,0 +1,108 @@
+"""What is said of a run: its accuracy, the classes of files, and what was chosen."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from made import pixels
+from outspan.cli import trained as trained_commands
+
+
+def test_train_then_evaluate(tiny, tmp_path, run):
+    out = tmp_path / "run"
+    command = (
+        "train",
+        "--data",
+        tiny,
+        "--model",
+        "mlp",
+        "--policy",
+        "random",
+        "--set",
+        "epochs=3",
+        "--set",
+        "batch=20",
+        "-o",
+        out,
+    )
+    said = run(*command)
+    assert "after the last epoch" in said
+    assert (out / "metrics.jsonl").read_text().count("\n") == 3
+    assert run(*command) == said  # finished: the same summary at once
+    for name, value in (("dark", 20), ("light", 220)):
+        Image.new("L", (30, 20), value).save(tmp_path / f"{name}.png")
+    told = run("predict", out, tmp_path / "dark.png", tmp_path / "light.png").splitlines()
+    assert [line.split()[1] for line in told] == ["0", "1"]
+    report = run("evaluate", out)
+    assert "accuracy 100.00 % of 60 test images" in report
+    assert report.splitlines()[-1].split() == ["1", "100.00", "0", "30"]
+    found = json.loads(run("evaluate", out, "--json"))
+    assert found == {"accuracy": 1.0, "classes": {"0": 1.0, "1": 1.0}, "confusion": [[30, 0], [0, 30]]}
+    assert "only a run of the policy 'uncertain' that keeps fewer" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
+
+
+@pytest.fixture
+def trained(tiny, tmp_path, run):
+    """The folder of a run that tells dark images, 0, from light ones, 1."""
+    options = ("--model", "mlp", "--policy", "none", "--set", "epochs=3", "--set", "batch=20")
+    run("train", "--data", tiny, *options, "-o", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_predict_takes_folders_and_leaves_out_what_is_no_image(trained, tmp_path, monkeypatch, run):
+    monkeypatch.setattr(trained_commands, "_AT_ONCE", 2)  # more than one part
+    folder = tmp_path / "more" / "deeper"
+    folder.mkdir(parents=True)
+    for name, value in (("c", 220), ("a", 20), ("b", 220)):
+        Image.new("RGB", (12, 9), (value,) * 3).save(folder / f"{name}.png")
+    (folder / "notes.txt").write_text("not an image")
+    (folder / "._a.png").write_bytes(b"what a file manager left")
+    (folder / "folder.png").mkdir()
+    lines = run("predict", trained, tmp_path / "more", "--top", "5", "--json").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [Path(one["file"]).name for one in found] == ["a.png", "b.png", "c.png"]
+    assert [next(iter(one["classes"])) for one in found] == ["0", "1", "1"]  # the likeliest first
+    assert all(sum(one["classes"].values()) == pytest.approx(1) for one in found)  # both classes, no more than there are
+    (folder / "b.png").write_bytes(b"damaged")
+    told = run("predict", trained, folder, tmp_path / "absent.png", code=1).splitlines()
+    assert [Path(line.split()[0]).name for line in told] == ["a.png", "c.png"]
+    assert "b.png: cannot be read as an image" in run("predict", trained, folder / "b.png", code=2)
+    (tmp_path / "empty").mkdir()
+    assert "empty: a folder without files of .bmp, " in run("predict", trained, tmp_path / "empty", code=2)
+
+
+def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, run):
+    with np.load(tiny) as file:
+        arrays = dict(file)
+    other = tmp_path / "other.npz"
+    np.savez(other, **arrays | {"test_images": arrays["test_images"][:40], "test_labels": 1 - arrays["test_labels"][:40]})
+    found = json.loads(run("evaluate", trained, "--data", other, "--json"))
+    assert found == {"accuracy": 0.0, "classes": {"0": 0.0, "1": 0.0}, "confusion": [[0, 20], [20, 0]]}
+    for part in ("train", "test"):
+        for name in ("good", "bad"):
+            (tmp_path / "texts" / part / name).mkdir(parents=True)
+            (tmp_path / "texts" / part / name / "1.txt").write_text(f"a {name} film")
+    assert "texts: the run's model takes images" in run("evaluate", trained, "--data", tmp_path / "texts", code=2)
+    np.savez(other, **arrays | {"train_labels": arrays["train_labels"] * 2})
+    assert "other.npz: its classes must be the run's, ['0', '1'], got" in run("evaluate", trained, "--data", other, code=2)
+    larger = {f"{kind}_images": np.pad(arrays[f"{kind}_images"], ((0, 0), (1, 1), (1, 1))) for kind in ("train", "test")}
+    np.savez(other, **arrays | larger)
+    refused = run("evaluate", trained, "--data", other, code=2)
+    assert "other.npz: its shape must be the run's, [1, 8, 8], got [1, 10, 10]" in refused
+
+
+def test_compositions_are_drawn(tiny, tmp_path, run):
+    changes = [part for change in ("epochs=5", "batch=20", "transforms=geometric") for part in ("--set", change)]
+    run("train", "--data", tiny, "--model", "mlp", *changes, "-o", tmp_path / "run")
+    said = run("compositions", tmp_path / "run", "-o", tmp_path / "c.png", "--mark", "shear_x+rotate")
+    assert [line.split()[-1] for line in said.splitlines() if "→" in line][-1] == "rotate+shear_x"
+    assert pixels(tmp_path / "c.png").shape[:2] == (1200, 1350)
+    parts = json.loads(run("compositions", tmp_path / "run", "-o", tmp_path / "plain.png", "--json"))
+    assert [round(sum(each), 9) for each in zip(*parts.values(), strict=True)] == [1] * 5
+    assert pixels(tmp_path / "plain.png").shape[:2] == (750, 1350)
+    refused = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", "--mark", "shear_x+rotat", code=2)
+    assert "unknown composition 'rotat+shear_x', did you mean 'rotate+shear_x'" in refused
+    assert "a .png file" in run("compositions", tmp_path / "run", "-o", tmp_path / "c.pdf", code=2)

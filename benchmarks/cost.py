@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import ROOT, machine, wait
+from machine import machine, wait
 
 from outspan import rng
 from outspan.config import Recipe, with_values
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=98, help="of an epoch: 98 of 512 images are CIFAR-10")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="methods with semicolons; the reference is always among them")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "cost.json")
+    parser.add_argument("--out", type=Path, help="a JSON file to write")
     asked = parser.parse_args()
     names = [name.strip() for name in asked.only.split(";")] if asked.only else list(METHODS)
     names = list(dict.fromkeys([REFERENCE, *names]))
@@ -81,7 +81,8 @@ def main() -> None:
     }
     for name, ratio in ratios.items():
         print(f"{name:40} {found['ms_a_step'][name]:8.2f} ms a step, {ratio:.2f} of {REFERENCE}")
-    asked.out.write_text(json.dumps(found, indent=2) + "\n")
+    if asked.out:
+        asked.out.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def measure(

@@ -1,7 +1,7 @@
 """On a GPU: the bytes against the reference on the CPU, images a second beside peers, what a training step costs by policy,
 that nothing waits, and that a run resumes to the bit.
 
-    PYTHONPATH=src python3 benchmarks/gpu.py --out results/transforms-gpu.json      # outspan need not be installed
+    PYTHONPATH=src python3 benchmarks/gpu.py --out results/gpu.json                 # outspan need not be installed
     PYTHONPATH=src python3 benchmarks/gpu.py --part check                           # or sync, speed, steps, resume
 
 One process; the contestants take turns within every round; the figure is the median round. Peers draw and apply on

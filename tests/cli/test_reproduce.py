@@ -112,7 +112,15 @@ def test_a_wrong_policy_file_is_refused_before_anything_is_trained(run, narrow):
 
 def test_cells_without_data_say_which_file_and_train_nothing(run, narrow):
     out = run(
-        "reproduce", "table-3", "--rows", "cifar100/wrn-28-10,imagenet/resnet-50", "--methods", "ra", "-o", narrow / "out"
+        "reproduce",
+        "table-3",
+        "--rows",
+        "cifar100/wrn-28-10,imagenet/resnet-50",
+        "--methods",
+        "ra",
+        "-o",
+        narrow / "out",
+        code=1,
     )
     assert f"cifar100/wrn-28-10 ra: needs {narrow}/cifar-100-binary (outspan data fetch cifar100, from https://" in out
     assert "imagenet/resnet-50 ra: needs" in out

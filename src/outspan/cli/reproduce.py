@@ -66,7 +66,7 @@ def reproduce(
         found = {"table": table, "scale": scale, **_setting(), "cells": record(item, cells, folder)}
         write_json(folder / f"{table}.json", found)
         typer.echo(f"wrote {folder / f'{table}.json'}" + ("; in results/ it counts as measured here" if scale == 1 else ""))
-    if any(cell.failed for cell in cells):
+    if any(cell.failed for cell in cells) or not any(cell.accuracies for cell in cells):
         raise typer.Exit(1)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from made import pixels
-from outspan.cli import training
+from outspan.cli import main, training
 from outspan.cli.training import training_progress
 from outspan.train import Stopped, checkpoint
 
@@ -105,6 +105,15 @@ def test_training_that_cannot_begin_is_refused(arguments, message, tmp_path, run
 def test_a_comparison_that_cannot_end_is_refused_before_it_begins(arguments, message, tmp_path, run):
     assert message in run("compare", *arguments, "-o", tmp_path / "all", code=2)
     assert not (tmp_path / "all").exists()
+
+
+def test_a_key_without_effect_is_said(tiny, tmp_path, monkeypatch, capsys):
+    changes = ("--set", "epochs=1", "--set", "magnitude=3", "--set", "candidates=8", "--set", "batch=20")
+    command = ["outspan", "train", "--data", str(tiny), "--model", "mlp", "--policy", "randaugment", *changes]
+    monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path / "run")])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err == "outspan: without effect on the policy randaugment: candidates\n"
 
 
 def test_a_file_in_the_way_is_said(tiny, run):

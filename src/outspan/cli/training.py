@@ -45,12 +45,16 @@ def train_command(
 
     Example: outspan train --data reviews.csv --set text_column=review --set label_column=stars -o runs/text
     """
-    from outspan.config import make_recipe, scaled
+    from outspan.config import make_recipe, read_changes, scaled
     from outspan.data.sets import is_textual
+    from outspan.policies.named import check_recipe, without_effect
     from outspan.train.loop import train
 
     asked = given_options(data=data, model=model, policy=policy, policy_file=policy_file)
     given = make_recipe(recipe, [*asked, *(changes or [])], is_textual)
+    check_recipe(given)
+    if unused := without_effect(read_changes(changes or []), given.policy):
+        typer.echo(f"outspan: without effect on the policy {given.policy}: {', '.join(unused)}", err=True)
     with training_progress(reads=True) as on_step:
         summary = train(
             scaled(given, scale),

@@ -1,6 +1,6 @@
 """Policies by name, as recipes and the command line ask for them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from torch import nn
@@ -29,11 +29,28 @@ _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 _TABLE = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})  # of AutoAugment, where it is not CIFAR's
 FROM_FILES = ("fastautoaugment", "pba")
 _FOR_TEXT = ("none", "random", "uncertain", "sequence")
-POLICIES = (
-    "none", "baseline", "random", "uncertain", "randaugment", "trivialaugment", "uniformaugment", "autoaugment",
-    "augmix", "mixup", "cutmix", "fastautoaugment", "pba", "adversarial",
-    "sequence", "blend",
-)  # fmt: skip
+_UNIFORM = ("transforms", "depth", "probability")
+# Policies, and the keys of a recipe that each of them takes beside `defaults` and `same_class`.
+POLICIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "none": (),
+        "baseline": (),
+        "random": _UNIFORM,
+        "uncertain": (*_UNIFORM, "candidates", "keep", "select", "score", "score_every"),
+        "randaugment": ("depth", "magnitude"),
+        "trivialaugment": (),
+        "uniformaugment": ("depth",),
+        "autoaugment": (),
+        "augmix": (),
+        "mixup": (),
+        "cutmix": (),
+        "fastautoaugment": ("policy_file",),
+        "pba": ("policy_file", "policy_epochs"),
+        "adversarial": ("adversaries", "subpolicies", "controller_lr", "entropy"),
+        "sequence": ("transforms", "probability"),
+        "blend": ("transforms", "probability"),
+    }
+)
 
 
 def transforms_of(text: str) -> tuple[str, ...]:
@@ -124,6 +141,12 @@ def check_policy(name: str) -> None:
     """Refuse an unknown policy, with the nearest known one."""
     if name not in POLICIES:
         raise unknown("policy", name, POLICIES)
+
+
+def without_effect(keys: Iterable[str], policy: str) -> list[str]:
+    """Return the keys that are other policies' and that this one does not take."""
+    others = {key for taken in POLICIES.values() for key in taken}
+    return [key for key in keys if key in others and key not in POLICIES[policy]]
 
 
 def check_text(recipe: Recipe) -> None:

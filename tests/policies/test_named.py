@@ -1,0 +1,43 @@
+"""Policies by name: what each takes of a recipe, against what it makes of a batch."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from outspan.config import Recipe
+from outspan.data.sets import load
+from outspan.policies.named import POLICIES, build_policy, without_effect
+from outspan.transforms.normalize import Normalize
+
+CHANGES = {
+    "transforms": "geometric",
+    "depth": 1,
+    "probability": 0.9,
+    "candidates": 5,
+    "keep": 2,
+    "select": "proportional",
+    "score": "excess",
+    "score_every": 2,
+    "magnitude": 20.0,
+}
+
+
+def made(recipe: Recipe) -> list[torch.Tensor]:
+    """Return what a policy makes of a few images at two steps, under a model that it may ask."""
+    digits = load("digits")
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+    policy = build_policy(recipe, model, digits, Normalize((0.1,), (0.3,)))
+    return [policy(digits.train.images[:40], digits.train.labels[:40], step=step).images for step in (0, 1)]
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"fastautoaugment", "pba", "adversarial"}))
+def test_a_key_changes_what_a_policy_makes_where_it_takes_it_and_not_elsewhere(name):
+    recipe = Recipe(policy=name, transforms="rotate,invert" if name == "blend" else "paper16")
+    usual = made(recipe)
+    for key, value in CHANGES.items():
+        found = made(replace(recipe, **{key: value}))
+        same = all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(found, usual, strict=True))
+        assert same == (key not in POLICIES[name]), key
+        assert without_effect([key, "lr"], name) == ([key] if same else [])

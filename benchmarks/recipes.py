@@ -61,13 +61,14 @@ def main() -> None:
             )
             accuracies = [run["test_accuracy"] for run in entry["runs"]]
             entry["mean"] = statistics.fmean(accuracies)
-            entry["std"] = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
+            entry["std"] = statistics.stdev(accuracies) if len(accuracies) > 1 else None
             asked.result.write_text(json.dumps(result, indent=2) + "\n")
             last = entry["runs"][-1]
             print(f"{name} seed {seed}: {100 * last['test_accuracy']:.2f} %, {last['seconds']} s", flush=True)
     for name, entry in result.items():
         if entry["runs"]:
-            print(f"{name:36} {100 * entry['mean']:.2f} ± {100 * entry['std']:.2f} % over {len(entry['runs'])}")
+            spread = "" if entry["std"] is None else f" ± {100 * entry['std']:.2f}"
+            print(f"{name:36} {100 * entry['mean']:.2f}{spread} % over {len(entry['runs'])}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class Recipe:
 
     data: str = "digits"
     model: str = "convnet"
-    weights: str = ""  # what a model of timm begins with: "published", or a file of them
+    weights: str = ""  # what a model of timm begins with: "published", or a .safetensors file
     policy: str = "uncertain"
     seed: int = 0
     epochs: int = 20

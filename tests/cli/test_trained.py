@@ -103,6 +103,12 @@ def test_compositions_are_drawn(tiny, tmp_path, run):
     parts = json.loads(run("compositions", tmp_path / "run", "-o", tmp_path / "plain.png", "--json"))
     assert [round(sum(each), 9) for each in zip(*parts.values(), strict=True)] == [1] * 5
     assert pixels(tmp_path / "plain.png").shape[:2] == (750, 1350)
+    whole = (tmp_path / "run" / "compositions.jsonl").read_text()
+    for damaged in ("", "[]\n", '{"epoch": 0, "compositions": {}}\n', '{"epoch": 0, "compositions": {"a": 1}}\n'):
+        (tmp_path / "run" / "compositions.jsonl").write_text(damaged)
+        refused = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", code=2)
+        assert "damaged (a line is not an epoch's); remove it" in refused
+    (tmp_path / "run" / "compositions.jsonl").write_text(whole)
     refused = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", "--mark", "shear_x+rotat", code=2)
-    assert "unknown composition 'rotat+shear_x', did you mean 'rotate+shear_x'" in refused
+    assert "unknown transform 'rotat', did you mean 'rotate'" in refused
     assert "a .png file" in run("compositions", tmp_path / "run", "-o", tmp_path / "c.pdf", code=2)

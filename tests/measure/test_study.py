@@ -251,6 +251,14 @@ def test_another_folder_is_refused(recipe, tmp_path):
     measure(
         replace(recipe, seed=5, policy="augmix", transforms="geometric"), ["rotate"], seeds=range(2), out=out
     )  # its own keys
+    stored = json.loads((out / "settings.json").read_text())
+    (out / "settings.json").write_text(json.dumps({key: stored[key] for key in stored if key != "weights"}))
+    measure(recipe, ["rotate"], seeds=range(2), out=out)  # a key that came later is at its default
+    with pytest.raises(ValueError, match=r"weights '' there, 'published' asked"):
+        measure(replace(recipe, weights="published"), ["rotate"], seeds=range(2), out=out)
+    (tmp_path / "refused" / "models").mkdir(parents=True)
+    (tmp_path / "refused" / "settings.json").write_text(json.dumps(stored | {"model": "mpl"}))
+    measure(recipe, ["rotate"], seeds=range(2), out=tmp_path / "refused")  # nothing was made with those settings
     damaged = out / "models" / "rotate-1.npy"
     whole = damaged.read_bytes()
     for content, message in (

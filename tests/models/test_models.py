@@ -69,24 +69,6 @@ def test_unknown_names_and_missing_packages_are_said(monkeypatch):
             models.build(name, (3, 32, 32), 10)
 
 
-def test_a_model_of_timm_begins_with_weights(timm, tmp_path):
-    with pytest.raises(ValueError, match=r"weights 'none.pt': no such file \(allowed: empty, 'published', or a file\)"):
-        models.build("timm:small", (1, 4, 4), 3, "none.pt")
-    torch.save({"0.weight": torch.full((2, 16), 0.5), "0.bias": torch.zeros(2)}, tmp_path / "w.pt")
-    model = models.build("timm:small", (1, 4, 4), 3, str(tmp_path / "w.pt"))
-    assert model(torch.ones(1, 1, 4, 4)).shape == (1, 3)
-    assert (model[1].weight == 0.5).all()
-    assert timm == [("small", {"num_classes": 3, "in_chans": 1}, {"file": str(tmp_path / "w.pt")})]
-    models.build("timm:small", (1, 4, 4), 3, "published")
-    assert timm[-1][2] == "published"
-    for name, weights in (("timm:other", ""), ("timm:small", __file__)):
-        with pytest.raises(ValueError, match=rf"model '{name}'.*: timm cannot build it \(\w+: "):
-            models.build(name, (1, 4, 4), 3, weights)
-    for name, shape in (("convnet", (1, 8, 8)), ("google/bert", (16,))):
-        with pytest.raises(ValueError, match=rf"weights must be empty for model '{name}', got 'published'"):
-            models.build(name, shape, 3, "published")
-
-
 @pytest.mark.parametrize("name", SMALL)
 def test_evaluation_draws_nothing(name):
     model = models.build(name, (3, 16, 16), 4)

@@ -41,3 +41,15 @@ def test_a_key_changes_what_a_policy_makes_where_it_takes_it_and_not_elsewhere(n
         same = all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(found, usual, strict=True))
         assert same == (key not in POLICIES[name]), key
         assert without_effect([key, "lr"], name) == ([key] if same else [])
+
+
+def test_every_key_of_a_policy_is_tried_here_or_with_files_and_adversaries():
+    elsewhere = {
+        "policy_file",
+        "policy_epochs",
+        "adversaries",
+        "subpolicies",
+        "controller_lr",
+        "entropy",
+    }  # test_files, test_adversarial
+    assert {key for keys in POLICIES.values() for key in keys} == CHANGES.keys() | elsewhere

@@ -22,9 +22,11 @@ def test_what_rose_is_named_first_and_what_fell_last():
 
 
 def test_a_pair_is_marked_in_either_order():
-    assert find_marked(SHARES, ["rotate+invert", "mixup"]) == ["invert+rotate", "mixup"]
-    with pytest.raises(ValueError, match=r"unknown composition 'invert\+rotat', did you mean 'invert\+rotate'"):
+    assert find_marked(SHARES, ["rotate + invert", "mixup", "invert+rotate"]) == ["invert+rotate", "mixup"]
+    with pytest.raises(ValueError, match="unknown transform 'rotat', did you mean 'rotate'"):
         find_marked(SHARES, ["rotat+invert"])
+    with pytest.raises(ValueError, match=r"composition 'invert\+mixup' was never chosen in this run"):
+        find_marked(SHARES, ["mixup+invert"])
 
 
 def test_the_marked_are_drawn_on_a_scale_of_their_own():
@@ -44,3 +46,8 @@ def test_a_long_run_is_smoothed_over_a_twentieth():
     assert list(strong.get_ydata()) == pytest.approx([30.0] * 39)
     assert list(strong.get_xdata()) == [1.5 + i for i in range(39)]
     assert len(faint.get_ydata()) == 40
+
+
+def test_one_epoch_is_seen():
+    (strong, _) = compositions_figure({"mixup": [0.2]}, ["mixup"]).axes[1].get_lines()
+    assert strong.get_marker() == "o"

@@ -23,7 +23,7 @@ from outspan.text.models import load_classifier
 from outspan.text.tokens import encode
 from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner
-from outspan.train.grid import read_grid, run_grid
+from outspan.train.grid import points, read_grid, run_grid
 from outspan.train.loop import train
 from outspan.train.trained import accuracy, load_run
 from reviews import make_reviews, write_model
@@ -151,6 +151,10 @@ def test_the_published_recipe_starts_on_a_tiny_bert(name, expected, corpus, cach
     header = (RECIPES / f"{name}.toml").read_text()
     assert "# Expected" in header
     assert expected in header
+
+
+def test_a_path_in_a_grid_stays_in_its_folder():
+    assert list(points(Recipe(validation=5), {"weights": ["../w", ""]})) == ["weights=..%2Fw", "weights="]
 
 
 def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_path):

@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from made import make_folder
 from outspan import models
 from outspan.config import Recipe
-from outspan.data.sets import Data, load, load_for
+from outspan.data.sets import Data, hold_out, load, load_for
 from outspan.data.splits import Split
 from outspan.policies.named import POLICIES
 from outspan.train import Stopped, checkpoint, compositions, loop
-from outspan.train.loop import algorithms, hold_out, train
+from outspan.train.loop import algorithms, train
 from outspan.train.trained import accuracy, load_model, load_run
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
@@ -53,22 +54,27 @@ def test_it_learns_digits(tmp_path):
     assert run.recipe.epochs == 4
 
 
-def test_a_run_needs_its_weights_once(timm, tmp_path):
-    file = tmp_path / "w.pt"
-    torch.save({"0.weight": torch.full((2, 16), 0.5), "0.bias": torch.zeros(2)}, file)
+def test_a_run_needs_its_weights_once(timm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "w.safetensors"
+    save_file({"1.weight": torch.full((2, 16), 0.5)}, file)
     digits = few()
     small = [Split(split.images[:, :, 10:14, 10:14], split.labels) for split in (digits.train, digits.test)]
     data = Data("digits", *small, digits.classes)
-    recipe = replace(SMALL, model="timm:small", weights=str(file), lr=1e-6)
+    recipe = replace(SMALL, model="timm:small", weights="w.safetensors", lr=1e-6)
     train(recipe, out=tmp_path / "whole", data=data)
     assert load_model(tmp_path / "whole").model[1].weight.sub(0.5).abs().max() < 1e-3
-    with pytest.raises(Stopped):
-        train(recipe, out=tmp_path / "run", data=data, on_step=lambda progress: progress["step"] == 7)
+    for out in ("run", "later"):
+        with pytest.raises(Stopped):
+            train(recipe, out=tmp_path / out, data=data, on_step=lambda progress: progress["step"] == 7)
     file.unlink()
     train(recipe, out=tmp_path / "run", data=data)
     assert equal(final(tmp_path / "run"), final(tmp_path / "whole"))
-    with pytest.raises(ValueError, match=r"weights '.*w\.pt': no such file"):
+    with pytest.raises(ValueError, match=r"weights '.*w\.safetensors': no such file"):
         train(recipe, out=tmp_path / "anew", data=data)
+    save_file({"1.weight": torch.full((2, 16), 0.4)}, file)
+    with pytest.raises(ValueError, match="the file of weights has changed since"):
+        train(recipe, out=tmp_path / "later", data=data)
 
 
 def test_other_images_are_refused(tmp_path):
@@ -124,7 +130,7 @@ def test_a_policy_file_that_has_changed_is_another_run(folder, tmp_path, monkeyp
     train(recipe, out=tmp_path / "run", data=few(40))
     assert load_model(tmp_path / "run").recipe.policy_file == str(tmp_path / folder / "policy.txt")  # from any folder
     (tmp_path / folder / "policy.txt").write_text("[[['Invert', 1.0, 0.5], ['Rotate', 0.5, 0.9]]]")
-    with pytest.raises(ValueError, match="the policy file has changed since"):
+    with pytest.raises(ValueError, match="the file of policy_file has changed since"):
         train(recipe, out=tmp_path / "run", data=few(40))
 
 

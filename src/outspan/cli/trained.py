@@ -144,7 +144,9 @@ def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
 def compositions(
     run: Annotated[Path, typer.Argument(help="The folder of a run of the policy uncertain.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")],
-    mark: Annotated[str, typer.Option(help='Compositions to draw below, e.g. "rotate+shear_y,mixup+equalize".')] = "",
+    mark: Annotated[
+        list[str] | None, typer.Option(help='Compositions to draw below, e.g. "rotate+shear_y,mixup+equalize"; repeatable.')
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every composition's share of each fifth, in JSON.")] = False,
 ) -> None:
     """Draw how often each composition of transforms was chosen over the epochs, and print what rose and fell.
@@ -157,13 +159,13 @@ def compositions(
     if out.suffix.lower() != ".png":
         raise ValueError(f"{out}: the plot is a .png file, got {out.suffix!r}")
     found = shares(read(run))
-    marked = find_marked(found, [name.strip() for name in mark.split(",") if name.strip()])
+    marked = find_marked(found, [name for some in mark or [] for name in some.split(",") if name.strip()])
     parts = fifths(found)
     figure = compositions_figure(found, marked)
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))
     if as_json:
         typer.echo(json.dumps(parts))
         return
-    for name in [*rising(found), *marked]:
+    for name in dict.fromkeys([*rising(found), *marked]):
         typer.echo(f"{100 * parts[name][0]:6.2f} % → {100 * parts[name][-1]:6.2f} %  {name}")
     typer.echo(f"wrote {out}")

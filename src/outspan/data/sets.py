@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from outspan import rng
 from outspan.config import Recipe, unknown
 from outspan.data import readers
 from outspan.data.splits import Files, Split
@@ -213,3 +214,13 @@ SETS: Mapping[str, Callable[[Path], Data]] = MappingProxyType(
         "imdb": _imdb,
     }
 )
+
+
+def hold_out(split: AnySplit, count: int, seed: int) -> tuple[AnySplit, AnySplit | None]:
+    """Return what is trained on and, where `count` is not 0, so many images or texts held out at random."""
+    if not count:
+        return split, None
+    if count >= len(split):
+        raise ValueError(f"validation must be below the {len(split)} of train, got {count}")
+    order = torch.from_numpy(rng.generator(seed, "validation").permutation(len(split)))
+    return split.take(order[count:].sort().values), split.take(order[:count].sort().values)

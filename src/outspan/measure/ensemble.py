@@ -259,7 +259,7 @@ class _Together:
         found = checkpoint.load(out)
         if found is None:
             return
-        if found[1].get("members") != [asdict(recipe) for recipe in self.members]:
+        if [asdict(Recipe()) | kept for kept in found[1].get("members", [])] != [asdict(recipe) for recipe in self.members]:
             raise ValueError(f"{out}: a run of other recipes")
         checkpoint.unpack(found[0], self.model, self.optimizer)
         self.step = found[1]["step"]

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from outspan.config import Recipe
-from outspan.data.sets import Data, is_textual
+from outspan.data.sets import Data, hold_out, is_textual
 from outspan.measure.compose import summary
 from outspan.measure.ensemble import is_batchable
 from outspan.measure.margins import histogram
 from outspan.measure.scores import corrected_and_broken, intervals, majority
 from outspan.measure.study import BASELINE, Measured, Study, unaugmented
 from outspan.measure.summary import about
-from outspan.train.loop import hold_out
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of partners that are of an image's own class
 CORRECTED_AT = (0.0, 0.5, 1.0)  # whose corrected images the paper draws (arXiv:2005.00695, Appendix on mixup)

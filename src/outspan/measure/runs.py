@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ class Folder:
             raise ValueError(f"{out}: the folder of a run, not of a measure; give another")
         (out / "models").mkdir(parents=True, exist_ok=True)
         path = out / "settings.json"
-        if path.exists():
+        begun = any((out / "models").iterdir()) or (out / "running").exists()
+        if path.exists() and begun:
             _same_settings(path, settings)
         else:
             write_json(path, settings)
@@ -74,6 +76,8 @@ class Folder:
 def _same_settings(path: Path, settings: Mapping[str, Any]) -> None:
     try:
         stored = json.loads(path.read_text())
+        newer = {key: value for key, value in asdict(Recipe()).items() if key in settings}  # than the folder: at its default
+        stored = newer | stored
         different = [key for key in dict.fromkeys([*stored, *settings]) if stored.get(key) != settings.get(key)]
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not the settings of a measure ({error})") from None

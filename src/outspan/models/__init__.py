@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from textwrap import shorten
 from types import MappingProxyType
 
 from torch import nn
 
 from outspan.config import unknown
 from outspan.models.convnet import convnet
+from outspan.models.from_timm import from_timm
 from outspan.models.mlp import mlp
 from outspan.models.pyramidnet import pyramidnet
 from outspan.models.resnet import resnet
@@ -49,10 +48,10 @@ def _numbers(pattern: str, name: str) -> list[int] | None:
 def build(name: str, shape: Shape, classes: int, weights: str = "") -> nn.Module:
     """Return a model by name, for images [C, H, W]; `timm:NAME` where timm is installed; for text [T] one of transformers.
 
-    A model of timm may begin with `weights`: "published", or a file of them. The layer that names the classes is always new.
+    A model of timm may begin with `weights`: "published", or a file of them.
     """
     if name.startswith("timm:") and len(shape) > 1:
-        return _from_timm(name, shape, classes, weights)
+        return from_timm(name, shape, classes, weights)
     if weights:
         raise ValueError(f"weights must be empty for model {name!r}, got {weights!r} (allowed: for models timm:NAME)")
     if len(shape) == 1:
@@ -64,19 +63,3 @@ def build(name: str, shape: Shape, classes: int, weights: str = "") -> nn.Module
             except ValueError as error:
                 raise ValueError(f"model {name!r}: {error}") from None
     raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME")
-
-
-def _from_timm(name: str, shape: Shape, classes: int, weights: str) -> nn.Module:
-    try:
-        import timm  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise ValueError(f"model {name!r} needs timm, which is not installed: pip install timm") from None
-    if weights not in ("", "published") and not Path(weights).is_file():
-        raise ValueError(f"weights {weights!r}: no such file (allowed: empty, 'published', or a file)")
-    given = {"pretrained_cfg_overlay": {"file": weights}} if Path(weights).is_file() else {}
-    try:
-        kind = name.removeprefix("timm:")
-        return timm.create_model(kind, num_classes=classes, in_chans=shape[0], pretrained=bool(weights), **given)
-    except Exception as error:  # an unknown name, no such weights, no network, a damaged file: each its own kind
-        what = f"model {name!r}" + (f" with weights {weights!r}" if weights else "")
-        raise ValueError(f"{what}: timm cannot build it ({type(error).__name__}: {shorten(str(error), 200)})") from None

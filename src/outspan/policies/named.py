@@ -30,7 +30,7 @@ _TABLE = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})  # o
 FROM_FILES = ("fastautoaugment", "pba")
 _FOR_TEXT = ("none", "random", "uncertain", "sequence")
 _UNIFORM = ("transforms", "depth", "probability")
-# Policies, and the keys of a recipe that each of them takes beside `defaults` and `same_class`.
+# Policies, and the keys of a recipe that each of them takes; all take `defaults`, and those that do not choose `same_class`.
 POLICIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "none": (),

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from outspan.config import unknown
+from outspan.transforms.table import find
 
 
 def fifths(shares: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
@@ -23,10 +24,12 @@ def rising(shares: Mapping[str, Sequence[float]], *, most: int = 5) -> list[str]
 
 def find_marked(shares: Mapping[str, Sequence[float]], marked: Sequence[str]) -> list[str]:
     """Return the names as the shares have them, both orders of a pair being one; one that was never chosen is refused."""
-    names = ["+".join(sorted(name.split("+"))) for name in marked]
+    names = list(dict.fromkeys("+".join(sorted(part.strip() for part in name.split("+"))) for name in marked))
     for name in names:
         if name not in shares:
-            raise unknown("composition", name, sorted(shares))
+            for part in name.split("+"):
+                find(part)
+            raise ValueError(f"composition {name!r} was never chosen in this run")
     return names
 
 
@@ -34,9 +37,11 @@ def compositions_figure(shares: Mapping[str, Sequence[float]], marked: Sequence[
     """Return the share of each composition over the epochs: those that rose and fell most, and below, the marked ones."""
     figure = Figure(figsize=(9, 8 if marked else 5), dpi=150, facecolor="white", layout="constrained")
     above, *below = figure.subplots(2 if marked else 1, sharex=True, squeeze=False).flat
-    _draw(above, shares, rising(shares))
-    for name in shares.keys() - set(rising(shares)):
-        above.plot(range(1, len(shares[name]) + 1), 100 * np.array(shares[name]), color="0.85", linewidth=0.6, zorder=1)
+    strong = rising(shares)
+    _draw(above, shares, strong)
+    for name, curve in shares.items():
+        if name not in strong:
+            above.plot(range(1, len(curve) + 1), 100 * np.array(curve), color="0.85", linewidth=0.6, zorder=1)
     for axis in below:  # on a scale of their own: a pair is chosen far less often than the transforms alone
         _draw(axis, shares, marked)
         axis.set_ylim(bottom=0)
@@ -51,7 +56,9 @@ def _draw(axis: Axes, shares: Mapping[str, Sequence[float]], names: Sequence[str
         percent = 100 * np.array(shares[name])
         width = max(1, len(percent) // 20)
         smooth = np.convolve(percent, np.full(width, 1 / width), mode="valid")
-        (line,) = axis.plot(np.arange(len(smooth)) + (width + 1) / 2, smooth, linewidth=1.8, label=name)
+        mark = "o" if len(percent) == 1 else None  # one epoch is no line
+        (line,) = axis.plot(np.arange(len(smooth)) + (width + 1) / 2, smooth, linewidth=1.8, label=name, marker=mark)
         axis.plot(range(1, len(percent) + 1), percent, color=line.get_color(), linewidth=0.6, alpha=0.4)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))

@@ -48,9 +48,15 @@ def read(out: Path) -> list[dict[str, Any]]:
         raise ValueError(f"{out}: no {FILE}: only a run of the policy 'uncertain' that {how} has chosen") from None
     except ValueError as error:
         raise ValueError(f"{out / FILE}: damaged ({error}); remove it") from None
-    if not all(isinstance(line, dict) and {"epoch", "compositions"} <= line.keys() for line in lines):
+    if not lines or not all(_is_epoch(line) for line in lines):
         raise ValueError(f"{out / FILE}: damaged (a line is not an epoch's); remove it")
     return lines
+
+
+def _is_epoch(line: Any) -> bool:
+    chosen = line.get("compositions") if isinstance(line, dict) and "epoch" in line else None
+    entries = chosen.values() if isinstance(chosen, dict) else ()
+    return bool(entries) and all(isinstance(entry, dict) and isinstance(entry.get("count"), int) for entry in entries)
 
 
 def shares(lines: list[dict[str, Any]]) -> Mapping[str, list[float]]:

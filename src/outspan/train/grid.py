@@ -40,7 +40,8 @@ def points(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> dict[str, Recip
     found = {}
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
-        found[",".join(f"{key}={value}" for key, value in point.items())] = with_values(recipe, point)
+        name = ",".join(f"{key}={value}" for key, value in point.items())
+        found[name.replace("/", "%2F")] = with_values(recipe, point)  # a path is not one here
     return found
 
 

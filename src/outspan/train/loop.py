@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.config import Recipe, differing, first_line, with_values
-from outspan.data.sets import SETS, AnySplit, Data, as_read, is_textual, load_for
+from outspan.data.sets import SETS, Data, as_read, hold_out, is_textual, load_for
 from outspan.files import digest_of, write_lines
 from outspan.models import is_for_images
+from outspan.models.from_timm import PUBLISHED
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
 from outspan.policies.files import file_and_function
@@ -136,6 +137,8 @@ class _Run:
         self.about |= {"mean": list(mean), "std": list(std)}
         if recipe.policy_file:
             self.about["policy_file"] = digest_of(file_and_function(recipe.policy_file)[0])
+        if recipe.weights != PUBLISHED and Path(recipe.weights).is_file():
+            self.about["weights"] = digest_of(recipe.weights)
         if not isinstance(kept, Encoded):  # what is cut into tokens already has been checked by who did it
             self.about |= {"train_digest": kept.digest, "test_digest": data.test.digest, "cache": digest_of(recipe.cache)}
         self.setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, **setting}
@@ -150,6 +153,7 @@ class _Run:
         out.mkdir(parents=True, exist_ok=True)  # all that may be refused has been
         if found is not None:
             _same_run(recipe, self.about, self.setting, found[1], out)
+            self.about = found[1]["data"] | self.about  # of weights that are no longer there what is known of them
             self.state.restore(*found)
             write_lines(out / "metrics.jsonl", self.state.metrics)  # a kill may have come between the two
             if self.learns is not None:
@@ -256,8 +260,8 @@ def found_from_anywhere(recipe: Recipe) -> Recipe:
     """Return a recipe that finds its data, its weights, and for text its model and cache, from any folder."""
     if is_textual(recipe.data):
         recipe = replace(recipe, model=_from_anywhere(recipe.model), cache=_from_anywhere(recipe.cache))
-    if recipe.weights != "published":
-        recipe = replace(recipe, weights=_from_anywhere(recipe.weights))
+    if recipe.weights not in ("", PUBLISHED):
+        recipe = replace(recipe, weights=str(Path(recipe.weights).resolve()))  # there or not: a run needs them once
     return recipe if recipe.data in SETS else replace(recipe, data=_from_anywhere(recipe.data))
 
 
@@ -279,16 +283,6 @@ def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...], *, last: int
                 f"an epoch's last batch has one image, and {name!r} cannot normalise one alone at {shape[1]} x {shape[2]}: "
                 "take another batch or larger images"
             ) from None
-
-
-def hold_out(split: AnySplit, count: int, seed: int) -> tuple[AnySplit, AnySplit | None]:
-    """Return what is trained on and, where `count` is not 0, so many images or texts held out at random."""
-    if not count:
-        return split, None
-    if count >= len(split):
-        raise ValueError(f"validation must be below the {len(split)} of train, got {count}")
-    order = torch.from_numpy(rng.generator(seed, "validation").permutation(len(split)))
-    return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
 
 
 def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], stored: dict[str, Any], out: Path) -> None:

@@ -100,7 +100,7 @@ def check_same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) ->
     """Refuse data that is not what a run in this folder was trained on."""
     for key, value in about.items():
         then = stored.get(key)
-        if then != value and key == "policy_file":
-            raise ValueError(f"{out}: the policy file has changed since (SHA-256 {then} then, {value} now)")
+        if then != value and key in ("policy_file", "weights"):
+            raise ValueError(f"{out}: the file of {key} has changed since (SHA-256 {then} then, {value} now)")
         if then != value:
             raise ValueError(f"{out}: the data has changed since ({key} {then!r} then, {value!r} now)")

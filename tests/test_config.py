@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from outspan import Normalize, models
-from outspan.config import KEYS, Recipe, differing, read_recipe, scaled, with_values, write_recipe
+from outspan.config import KEYS, Recipe, differing, make_recipe, read_recipe, scaled, with_values, write_recipe
 from outspan.data.sets import Data
 from outspan.data.splits import Split
 from outspan.policies.named import build_policy
@@ -31,6 +31,17 @@ def test_a_recipe_that_is_written_comes_back(recipe, tmp_path):
     path.write_text(write_recipe(recipe, "one line", "another"), encoding="utf-8")
     assert path.read_text(encoding="utf-8").startswith("# one line\n# another\n")
     assert read_recipe(path) == recipe
+
+
+def test_adamw_has_a_rate_of_its_own(tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text('optimizer = "adamw"')
+    assert make_recipe(path, []).lr == make_recipe(None, ["optimizer=adamw"]).lr == 1e-3
+    assert make_recipe(path, ["lr=0.1"]).lr == make_recipe(path, ["optimizer=sgd"]).lr == 0.1
+    text = write_recipe(make_recipe(path, ["lr=0.1"]))
+    path.write_text(text)
+    assert read_recipe(path).lr == 0.1
+    assert make_recipe(None, ["data=x"], lambda name: True).lr == 2e-5  # text's
 
 
 def test_text_is_read_as_its_fields_type():

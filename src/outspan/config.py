@@ -129,6 +129,7 @@ TEXT: Mapping[str, Any] = MappingProxyType(
         "probability": 1.0,
     }
 )
+_ADAMW_LR = 1e-3  # for images, where it is not said
 KEYS = tuple(field.name for field in fields(Recipe))
 _TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Recipe)}
 
@@ -140,6 +141,8 @@ def read_values(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path}: a folder, not a recipe; data is given with --data") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{path}: not TOML ({error})") from None
 
@@ -182,6 +185,8 @@ def make_recipe(path: Path | None, changes: Sequence[str], is_text: Callable[[st
     values = read_changes(changes)
     stored = {} if path is None else read_values(path)
     begun = default_recipe(str(values.get("data", stored.get("data", ""))), is_text)
+    if begun.optimizer == "sgd" and {**stored, **values}.get("optimizer") == "adamw":
+        begun = replace(begun, lr=_ADAMW_LR)  # SGD's would be a hundred times too much
     try:
         made = with_values(begun, stored)
     except ValueError as error:

@@ -38,7 +38,7 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     assert [line.split()[1] for line in told] == ["0", "1"]
     report = run("evaluate", out)
     assert "accuracy 100.00 % of 60 test images" in report
-    assert report.splitlines()[-1].split() == ["1", "100.00", "0", "30"]
+    assert report.splitlines()[-1].split() == ["1", "30", "100.00", "0", "30"]
     found = json.loads(run("evaluate", out, "--json"))
     assert found == {"accuracy": 1.0, "classes": {"0": 1.0, "1": 1.0}, "confusion": [[30, 0], [0, 30]]}
     assert "only a run of the policy 'uncertain' that keeps fewer" in run("compositions", out, "-o", tmp_path / "c.png", code=2)

@@ -1,6 +1,7 @@
 """Readers on small files made in the official formats, whole and broken."""
 
 import gzip
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from made import DRAW, idx, mat
+from outspan.config import Recipe
 from outspan.data import readers, sets
 from outspan.data.splits import Files
 
@@ -173,6 +175,35 @@ def test_folders_that_do_not_fit_are_refused(tmp_path):
     (root / "val" / "birds").rmdir()
     with pytest.raises(ValueError, match="needs the folders train and val"):
         sets.load(str(root / "train"), size=16)
+
+
+def test_a_folder_of_three_splits_has_them_all(tmp_path):
+    root = folder(tmp_path)
+    tested = sets.load(str(root), size=16).test.paths
+    (root / "val").rename(root / "valid")
+    found = sets.load(str(root), size=16)
+    assert [path.name for path in found.test.paths] == [path.name for path in tested]
+    assert found.validation is None
+    shutil.copytree(root / "valid", root / "test")
+    found = sets.load(str(root), size=16)
+    assert {path.parents[1].name for path in found.test.paths} == {"test"}
+    assert {path.parents[1].name for path in found.validation.paths} == {"valid"}
+    assert len(sets.load_for(Recipe(data=str(root), size=16, share=0.5, batch=1)).validation) == 2
+
+
+def test_a_folder_without_train_is_what_is_tested(tmp_path):
+    root = folder(tmp_path)
+    _, (files, labels), _, classes = readers.list_folder(root)
+    shutil.rmtree(root / "train")
+    for path in (root / "val", root):
+        found, said = readers.list_tested(path, ("another", *classes))
+        assert [*found] == [*files]
+        assert said.tolist() == (labels + 1).tolist()
+    with pytest.raises(ValueError, match="is not among the run's, another"):
+        readers.list_tested(root, ("another",))
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(ValueError, match="nothing: has no class folders"):
+        readers.list_tested(tmp_path / "nothing", classes)
 
 
 def test_images_are_not_text_for_what_lies_beside_them(tmp_path):

@@ -10,7 +10,7 @@ from torch import nn
 
 import outspan
 from conftest import make_images, seeds
-from outspan import Normalize, Plain, Plan, Uncertain, apply, mix_labels, normalize, rng, sequence, uniform
+from outspan import Adversarial, Normalize, Plain, Plan, Uncertain, apply, mix_labels, normalize, rng, sequence, uniform
 from outspan.policies.published import DEFAULTS
 from outspan.policies.uncertain import choose
 
@@ -228,3 +228,22 @@ def test_the_three_lines_train_a_model():
 
     with torch.no_grad():
         assert (model(images / 255).argmax(1) == labels).double().mean() > 0.95
+
+
+def test_a_batch_that_does_not_fit_is_refused(unchecked):
+    images, labels = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 2))
+    for policy in (Uncertain(model, uniform()), Plain(uniform(), 2), Adversarial(2, 5)):
+        with pytest.raises(ValueError, match="labels must be one an image, got 3 for 4 images"):
+            policy(images, labels[:3], step=0)
+        with pytest.raises(ValueError, match=r"labels must be a torch tensor, \[B\] or \[B, classes\], got list"):
+            policy(images, [0, 1, 0, 1], step=0)
+    with pytest.raises(ValueError, match="normalize must have a mean a channel, got 1 for images of 3"):
+        Plain(uniform(), 2, normalize=Normalize((0.5,), (0.5,)))(images, labels, step=0)
+    for found, what in (({}, "dict"), (torch.zeros(16, 2, 1), r"a tensor \[16, 2, 1\]")):
+        said = torch.nn.Linear(1, 1)
+        said.forward = lambda _, found=found: found
+        with pytest.raises(ValueError, match=rf"the model must return logits, a tensor \[B, classes\], got {what}"):
+            Uncertain(said, uniform(), classes=2)(images, labels, step=0)
+    with pytest.raises(ValueError, match="transforms must be several names, got the text 'geometric'"):
+        uniform(transforms="geometric")

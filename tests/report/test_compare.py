@@ -1,5 +1,6 @@
 """Comparing runs."""
 
+import numpy as np
 import pytest
 
 from outspan.report.compare import read_honestly, said_of_chance, spread
@@ -17,11 +18,19 @@ def test_spread_by_hand():
 
 def test_a_lead_is_called_one_only_beyond_its_noise():
     clear = {"none": runs(0.90, 0.91, 0.92), "uncertain": runs(0.95, 0.96, 0.97)}
-    assert read_honestly(clear) == "uncertain leads none by 5.00 points, more than two standard errors (1.63)."
+    assert read_honestly(clear) == "uncertain leads none by 5.00 points, more than its noise (2.27, at 95 %)."
     close = {"none": runs(0.90, 0.95, 0.92), "uncertain": runs(0.93, 0.91, 0.96)}
     assert "not told apart by 3 seeds" in read_honestly(close)
     assert "no telling" in read_honestly({"none": runs(0.9), "uncertain": runs(0.95)})
     assert read_honestly({"none": runs(0.9)}) == "One policy alone: nothing to compare."
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 20])
+def test_equal_policies_are_told_apart_once_in_twenty(seeds):
+    draw = np.random.Generator(np.random.Philox(seeds))
+    drawn = draw.normal(0.9, 0.01, (3000, 2, seeds))
+    claims = [", more than" in read_honestly({"a": runs(*one), "b": runs(*other)}) for one, other in drawn.tolist()]
+    assert 0.025 < np.mean(claims) < 0.065
 
 
 def test_the_order_of_policies_does_not_matter():

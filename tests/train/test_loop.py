@@ -1,6 +1,7 @@
 """The loop: it learns, it resumes to the bit from anywhere, and it refuses what it cannot run."""
 
 import math
+import shutil
 import sys
 import time
 from dataclasses import replace
@@ -12,7 +13,7 @@ from safetensors.torch import save_file
 
 from made import make_folder
 from outspan import models
-from outspan.config import Recipe
+from outspan.config import Recipe, read_recipe
 from outspan.data.sets import Data, hold_out, load, load_for
 from outspan.data.splits import Split
 from outspan.policies.named import POLICIES
@@ -75,6 +76,31 @@ def test_a_run_needs_its_weights_once(timm, tmp_path, monkeypatch):
     save_file({"1.weight": torch.full((2, 16), 0.4)}, file)
     with pytest.raises(ValueError, match="the file of weights has changed since"):
         train(recipe, out=tmp_path / "later", data=data)
+
+
+def test_a_run_goes_on_where_its_data_has_moved(tmp_path):
+    make_folder(tmp_path / "set", train=6, test=3)
+    (tmp_path / "set" / "val").rename(tmp_path / "set" / "test")
+    shutil.copytree(tmp_path / "set" / "test", tmp_path / "set" / "val")
+    recipe = replace(SMALL, data=str(tmp_path / "set"), size=8, batch=5, epochs=2)
+    said = []
+    train(recipe, out=tmp_path / "whole", on_begin=said.append)
+    assert said == ["12 train and 6 test images, 6 held out, 2 classes, 3 x 8 x 8; mlp, 19,502 parameters; none; cpu"]
+    with pytest.raises(Stopped):
+        train(recipe, out=tmp_path / "run", on_step=lambda progress: progress["step"] == 4)
+    (tmp_path / "set").rename(tmp_path / "moved")
+    train(replace(recipe, data=str(tmp_path / "moved")), out=tmp_path / "run", on_begin=said.append)
+    assert said[1].endswith("; goes on at step 4 of 6")
+    assert all(torch.equal(one, final(tmp_path / "run")[0][name]) for name, one in final(tmp_path / "whole")[0].items())
+    assert "validation_accuracy" in final(tmp_path / "run")[1]["metrics"][-1]
+    train(replace(recipe, data=str(tmp_path / "moved")), out=tmp_path / "run", on_begin=said.append)
+    assert len(said) == 2  # it is finished
+    assert read_recipe(tmp_path / "run" / "recipe.toml") == recipe
+    next((tmp_path / "moved" / "train").rglob("*.JPEG")).unlink()
+    with pytest.raises(ValueError, match="the data has changed since"):
+        train(replace(recipe, data=str(tmp_path / "moved")), out=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"a run of another recipe \(data '.*' there, 'digits' asked"):
+        train(replace(recipe, data="digits"), out=tmp_path / "run")
 
 
 def test_other_images_are_refused(tmp_path):

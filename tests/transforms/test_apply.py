@@ -40,7 +40,7 @@ def test_refuses_plans_by_name(plan, message, backend, unchecked):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (torch.zeros(1, 3, 8, 8), "images must be torch.uint8, got torch.float32"),
+        (torch.zeros(1, 3, 8, 8), "images must be bytes, torch.uint8 .*, got torch.float32"),
         (
             torch.zeros(3, 8, 8, dtype=torch.uint8),
             r"images must have shape \[batch, channels, height, width\], got \[3, 8, 8\]",

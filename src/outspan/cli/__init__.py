@@ -5,6 +5,8 @@ Everything heavy is imported by the command that needs it, so that --help does n
 
 import sys
 import warnings
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -16,8 +18,17 @@ app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base of click's errors, wherever typer keeps click
 
 
+def _say_version(asked: bool) -> bool:
+    if asked:
+        typer.echo(f"outspan {version('outspan')}")
+        raise typer.Exit
+    return asked
+
+
 @app.callback()
-def outspan() -> None:
+def outspan(
+    asked: Annotated[bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which this is.")] = False,
+) -> None:
     """Data augmentation that chooses itself: exact, per sample, fast."""
 
 

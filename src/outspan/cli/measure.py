@@ -99,11 +99,13 @@ def probability_for(recipe: Any, asked: float | None) -> float:
 
 
 def names_in(text: str, recipe: Any) -> tuple[str, ...]:
-    """Return transforms given with commas, each once; "all" are those that can be measured on the recipe's data."""
+    """Return transforms given with commas, each once; "all", or of a named set those, that can be measured on the data."""
     from outspan.measure.study import measurable
+    from outspan.policies.named import SETS_OF_TRANSFORMS
 
-    if text.strip() == "all":
-        return measurable(recipe.data, recipe.cache)
+    if text.strip() in ("all", *SETS_OF_TRANSFORMS):
+        asked = SETS_OF_TRANSFORMS.get(text.strip())
+        return tuple(name for name in measurable(recipe.data, recipe.cache) if asked is None or name in asked)
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 

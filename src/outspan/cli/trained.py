@@ -15,7 +15,8 @@ _AT_ONCE = 256  # files that predict reads before it says anything of them
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     data: Annotated[
-        str, typer.Option(help="Other data of the same classes, with both splits, of which the test split is taken.")
+        str,
+        typer.Option(help="Other data of the same classes, of which the test split is taken; or a folder of class folders."),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: accuracy, per class, and the confusion matrix.")] = False,
     skip_bad: SkipBad = 0,
@@ -35,6 +36,8 @@ def evaluate(
 
     trained, loaded = load_run(run, data, skip_bad=skip_bad)
     test, classes = loaded.test, loaded.classes
+    if trained.epochs < trained.recipe.epochs:
+        typer.echo(f"outspan: {run} has ended {trained.epochs} of its {trained.recipe.epochs} epochs", err=True)
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("evaluating", total=len(test))
@@ -55,11 +58,12 @@ def evaluate(
     typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {kind}; rows: what they are, columns: taken for")
     console = Console()
     whole = sum(len(name) + 2 for name in classes) + 24 <= console.width  # else the most frequent mistake alone
-    table = Table("class", "right, %", *(classes if whole else ["most often taken for"]), box=None, pad_edge=False)
+    table = Table("class", "of", "right, %", *(classes if whole else ["most often taken for"]), box=None, pad_edge=False)
     for name, share, row, i in zip(classes, right.tolist(), confusion, range(count), strict=True):
         wrong = row.index_fill(0, torch.tensor(i), 0)
         mistake = f"{classes[int(wrong.argmax())]} ({int(wrong.max())})" if wrong.any() else ""
-        table.add_row(name, f"{100 * share:.2f}", *(map(str, row.tolist()) if whole else [mistake]))
+        said = f"{100 * share:.2f}" if row.any() else ""
+        table.add_row(name, str(int(row.sum())), said, *(map(str, row.tolist()) if whole else [mistake]))
     console.print(table, markup=False)
 
 

@@ -65,6 +65,7 @@ def train_command(
             deterministic=deterministic,
             tensorboard=tensorboard,
             skip_bad=skip_bad,
+            on_begin=partial(typer.echo, err=True),
             on_step=on_step,
         )
     typer.echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch, {summary.seconds:.0f} s, in {out}")
@@ -86,6 +87,7 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="Runs a policy, seeds 0, 1, …")] = 3,
     changes: Set = None,
     jobs: Jobs = 1,
+    skip_bad: SkipBad = 0,
 ) -> None:
     """Train several policies over several seeds and print the table; what is there already is not run again.
 
@@ -117,13 +119,14 @@ def compare(
     tasks = []
     for policy, seed in itertools.product(names, range(seeds)):
         own, folder = replace(recipes[policy], seed=seed), out / f"{policy}-{seed}"
-        tasks.append((f"{policy}, seed {seed}", partial(train, own, out=folder, device=device())))
+        tasks.append((f"{policy}, seed {seed}", partial(train, own, out=folder, device=device(), skip_bad=skip_bad)))
     done = run_all(tasks, jobs=jobs, watch=partial(training_progress, reads=jobs == 1))
     runs = {policy: done[i * seeds : (i + 1) * seeds] for i, policy in enumerate(names)}
     table = Table("policy", "test accuracy, %", "seconds a run", box=None, header_style="bold", pad_edge=False)
     found = numbers(given, runs)
     for policy, entry in found["policies"].items():
-        table.add_row(policy, f"{100 * entry['mean']:.2f} ± {100 * entry['std']:.2f}", f"{entry['seconds']:.1f}")
+        noise = f" ± {100 * entry['std']:.2f}" if seeds > 1 else ""
+        table.add_row(policy, f"{100 * entry['mean']:.2f}{noise}", f"{entry['seconds']:.1f}")
     Console().print(table)
     typer.echo(read_honestly(runs))
     if said := said_of_chance(runs):

@@ -158,20 +158,46 @@ def _labels(key: str, array: np.ndarray) -> Tensor:
 Listed = tuple[list[Path], Int64[Tensor, "..."]]
 
 
-def list_folder(path: Path) -> tuple[Listed, Listed, tuple[str, ...]]:
-    """Return the image files and labels of train and val, each a folder of class folders, and the classes."""
-    splits = [path / "train", next((path / name for name in ("val", "test") if (path / name).is_dir()), path / "val")]
-    for split in splits:
+_HELD_OUT = ("val", "valid", "validation")  # what a folder's second split is called; the third is test
+
+
+def list_folder(path: Path) -> tuple[Listed, Listed, Listed | None, tuple[str, ...]]:
+    """Return the files and labels of train, test and, where there are both, validation, and the classes.
+
+    Each is a folder of class folders. Without a folder `test`, `val` is tested on.
+    """
+    held = next((path / name for name in _HELD_OUT if (path / name).is_dir()), None)
+    tested = path / "test" if (path / "test").is_dir() else held or path / "val"
+    for split in (path / "train", tested):
         if not split.is_dir():
-            raise ValueError(f"{path}: needs the folders train and val, each with a folder a class; {split} is missing")
-    classes = tuple(sorted(entry.name for entry in splits[0].iterdir() if _is_class(entry)))
+            raise ValueError(
+                f"{path}: needs the folders train and val, or test, each with a folder a class; {split} is missing"
+            )
+    classes = _classes(path / "train")
     if not classes:
-        raise ValueError(f"{splits[0]}: has no class folders")
-    extra = sorted({entry.name for entry in splits[1].iterdir() if _is_class(entry)} - set(classes))
-    if extra:
-        raise ValueError(f"{splits[1]}: class {extra[0]!r} is not among the train classes")
-    train, test = (_list_split(split, classes) for split in splits)
-    return train, test, classes
+        raise ValueError(f"{path / 'train'}: has no class folders")
+    splits = [path / "train", tested, *([held] if held not in (None, tested) else [])]
+    for split in splits[1:]:
+        if extra := sorted({*_classes(split)} - {*classes}):
+            raise ValueError(f"{split}: class {extra[0]!r} is not among the train classes")
+    train, test, *others = (_list_split(split, classes) for split in splits)
+    return train, test, others[0] if others else None, classes
+
+
+def list_tested(path: Path, classes: tuple[str, ...]) -> Listed:
+    """Return the files and labels of a folder without a train split: of its test or val, or of its own class folders."""
+    split = next((path / name for name in ("test", *_HELD_OUT) if (path / name).is_dir()), path)
+    found = _classes(split)
+    if extra := sorted({*found} - {*classes}):
+        raise ValueError(f"{split}: class {extra[0]!r} is not among the run's, {', '.join(classes)}")
+    if not found:
+        raise ValueError(f"{split}: has no class folders")
+    files, labels = _list_split(split, found)
+    return files, torch.tensor([classes.index(name) for name in found])[labels]
+
+
+def _classes(split: Path) -> tuple[str, ...]:
+    return tuple(sorted(entry.name for entry in split.iterdir() if _is_class(entry)))
 
 
 def has_images(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -32,6 +32,7 @@ class Data:
     train: AnySplit
     test: AnySplit
     classes: tuple[str, ...]
+    validation: AnySplit | None = None  # where the data itself holds one out
 
     def __post_init__(self) -> None:
         for kind, split in (("train", self.train), ("test", self.test)):
@@ -75,8 +76,12 @@ def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
         raise ValueError(f"crop 'resized' is for an image folder, whose images differ in size, got data {recipe.data!r}")
     if recipe.share == 1:
         return data
-    train, test = (split.take(_spaced(len(split), recipe.share, 2 * recipe.batch)) for split in (data.train, data.test))
-    return Data(data.name, train, test, data.classes)
+
+    def some(split: AnySplit) -> AnySplit:
+        return split.take(_spaced(len(split), recipe.share, 2 * recipe.batch))
+
+    held = None if data.validation is None else some(data.validation)
+    return replace(data, train=some(data.train), test=some(data.test), validation=held)
 
 
 def _spaced(count: int, share: float, least: int) -> Tensor:
@@ -101,11 +106,14 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
     if path.suffix == ".npz":
         return _from_arrays(name, *readers.read_npz(path))
     if path.is_dir():
-        train, test, classes = readers.list_folder(path)
+        train, test, held, classes = readers.list_folder(path)
         first = Files(*train, size or 224, skip_bad=skip_bad)
-        return Data(name, first, Files(*test, size or 224, skip_bad=skip_bad, bad=first.bad), classes)
+        others = [Files(*some, size or 224, skip_bad=skip_bad, bad=first.bad) for some in (test, held) if some is not None]
+        return Data(name, first, others[0], classes, *others[1:])
     if name == IMAGENET:
         raise ValueError(f"{path}: no such folder; it has train/CLASS and val/CLASS, ILSVRC 2012 from image-net.org")
+    if path.is_file():
+        raise ValueError(f"{name}: a file; data is a folder, an .npz file, or for text a .csv, .tsv or .jsonl file")
     if os.sep in name:
         raise ValueError(f"{name}: no such file or folder")
     raise unknown("data set", name, SETS, "a folder", "an .npz file", "a .csv, .tsv or .jsonl file")

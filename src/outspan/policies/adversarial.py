@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.config import unknown
-from outspan.policies.plain import Batch, draw, execute, find_defaults
+from outspan.policies.plain import Batch, check_batch, draw, execute, find_defaults
 from outspan.policies.proposals import Proposal, Step, propose
 from outspan.policies.published import at_share
 from outspan.shapes import Float32, Images, Int64, Num
@@ -135,6 +135,7 @@ class Adversarial:
 
     def __call__(self, images: Images, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Return `policies` augmented images for each of the batch; an image's stand next to one another."""
+        check_batch(images, labels)
         plan = draw(
             self._policies_of(step // self.every)[1],
             self.defaults,

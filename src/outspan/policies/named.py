@@ -14,7 +14,7 @@ from outspan.policies.proposals import Proposal, Schedule, Step, blend, over_ran
 from outspan.policies.uncertain import Uncertain
 from outspan.text.apply import Framed
 from outspan.transforms.normalize import Normalize
-from outspan.transforms.table import PAPER_16, TEXT_TRANSFORMS, find
+from outspan.transforms.table import ALL, PAPER_16, TEXT_TRANSFORMS, find
 
 SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -59,7 +59,8 @@ def transforms_of(text: str) -> tuple[str, ...]:
         return SETS_OF_TRANSFORMS[text]
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
-        find(name)
+        if name not in ALL:
+            raise unknown("transform", name, [*SETS_OF_TRANSFORMS, *ALL])
     return names
 
 

@@ -56,6 +56,7 @@ class Plain:
 
         Those must then be class numbers, and on a GPU reading them waits for the device.
         """
+        check_batch(images, labels)
         plan = self.draw_several(labels if self.same_class < 0 else labels.cpu(), seeds=[self.seed], step=step)
         return Batch(execute(images, plan, self.normalize), aim(images, labels, plan, self.classes), plan)
 
@@ -65,6 +66,14 @@ class Plain:
         if self.same_class < 0:
             return plan
         return partners_by_class(plan, labels, self.same_class, [rng.generator(seed, "partners", step) for seed in seeds])
+
+
+def check_batch(images: Images | Passages, labels: Num[Tensor, "B ..."]) -> None:
+    """Refuse labels that are not one an image."""
+    if not isinstance(labels, Tensor):
+        raise ValueError(f"labels must be a torch tensor, [B] or [B, classes], got {type(labels).__name__}")
+    if isinstance(images, Tensor) and len(images) != len(labels):
+        raise ValueError(f"labels must be one an image, got {len(labels)} for {len(images)} images")
 
 
 def find_defaults(defaults: str | Proposal) -> Proposal:
@@ -109,6 +118,8 @@ def execute(images: Images | Passages, plan: Plan, normalize: Normalize | Framed
     assert not isinstance(normalize, Framed)
     channels = images.shape[1]
     last = normalize or Normalize((0.0,) * channels, (1.0,) * channels)
+    if len(last.mean) != channels:
+        raise ValueError(f"normalize must have a mean a channel, got {len(last.mean)} for images of {channels}")
     return apply(images, plan, fill=[round(255 * min(max(mean, 0), 1)) for mean in last.mean], normalize=last)
 
 

@@ -209,6 +209,8 @@ def uniform(
     Each is applied with `probability`. Drawing that probability itself from U(0, 1), as the paper's authors do,
     comes to 0.5. Without `replacement` the transforms of a row are distinct.
     """
+    if isinstance(transforms, str):
+        raise ValueError(f"transforms must be several names, got the text {transforms!r}")
     return any_of([over_range(name, probability) for name in transforms], depth, replacement=replacement)
 
 

@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from outspan import rng
 from outspan.kernels import send
-from outspan.policies.plain import Batch, aim, draw, execute, find_defaults, soft_cross_entropy
+from outspan.policies.plain import Batch, aim, check_batch, draw, execute, find_defaults, soft_cross_entropy
 from outspan.policies.proposals import Proposal, Schedule
 from outspan.shapes import Float32, Images, Int64, Num
 from outspan.text.apply import Framed
@@ -57,6 +58,7 @@ class Uncertain:
 
     def __call__(self, images: Images | Passages, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Return `keep` augmented images for each of the batch; an image's stand next to one another."""
+        check_batch(images, labels)
         scoring = step % self.score_every == 0 and self.keep < self.candidates
         count = self.candidates if scoring else self.keep
         plan = draw(self.propose, self.defaults, len(images), seed=self.seed, step=step, candidates=count)
@@ -64,7 +66,7 @@ class Uncertain:
         if not scoring:
             return Batch(pixels, aim(images, labels, plan, self._count_classes(pixels)), plan)
         with evaluating(self.model):
-            logits = self.model(pixels).float()
+            logits = _logits(self.model(pixels))
             targets = aim(images, labels, plan, self.classes or logits.shape[1])
             losses = self.loss(logits, targets, reduction="none").view(len(images), count)
             score = losses - _entropy(targets).view_as(losses) if self.score == "excess" else losses
@@ -81,6 +83,13 @@ class Uncertain:
             return self.classes
         with evaluating(self.model):
             return self.model(pixels[:1]).shape[1]
+
+
+def _logits(found: Any) -> Float32[Tensor, "B classes"]:
+    if not isinstance(found, Tensor) or found.ndim != 2:
+        what = f"a tensor {list(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(f"the model must return logits, a tensor [B, classes], got {what}; wrap it in one that does")
+    return found.float()
 
 
 def _entropy(targets: Float32[Tensor, "B classes"]) -> Float32[Tensor, " B"]:

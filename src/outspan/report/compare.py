@@ -10,6 +10,9 @@ from matplotlib.figure import Figure
 from outspan.config import Recipe
 from outspan.train.loop import Summary
 
+# Student's t at 97.5 % for 1 to 10 degrees of freedom; more are taken for 10.
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean and the sample standard deviation, 0 of a single value."""
@@ -35,13 +38,14 @@ def read_honestly(runs: Mapping[str, Sequence[Summary]]) -> str:
         return "One policy alone: nothing to compare."
     (best, wide), (second, narrow) = (spread([run.accuracy for run in runs[name]]) for name in ranked[:2])
     count = min(len(runs[name]) for name in ranked[:2])
-    noise = ((wide**2 + narrow**2) / count) ** 0.5
+    error = ((wide**2 + narrow**2) / count) ** 0.5
     lead = f"{ranked[0]} leads {ranked[1]} by {100 * (best - second):.2f} points"
     if count < 2:
         return f"{lead}; with one seed there is no telling whether that is noise."
-    if best - second > 2 * noise:
-        return f"{lead}, more than two standard errors ({200 * noise:.2f})."
-    return f"{lead}, within two standard errors ({200 * noise:.2f}): not told apart by {count} seeds."
+    noise = _T[min(2 * (count - 1), len(_T)) - 1] * error
+    if best - second > noise:
+        return f"{lead}, more than its noise ({100 * noise:.2f}, at 95 %)."
+    return f"{lead}, within its noise ({100 * noise:.2f}, at 95 %): not told apart by {count} seeds."
 
 
 def said_of_chance(runs: Mapping[str, Sequence[Summary]]) -> str:

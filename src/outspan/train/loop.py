@@ -5,7 +5,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from outspan import rng
-from outspan.config import Recipe, differing, first_line, with_values
+from outspan.config import Recipe, differing, first_line, with_values, write_recipe
 from outspan.data.sets import SETS, Data, as_read, hold_out, is_textual, load_for
-from outspan.files import digest_of, write_lines
+from outspan.files import digest_of, write_lines, write_whole
 from outspan.models import is_for_images
 from outspan.models.from_timm import PUBLISHED
 from outspan.plan import Plan
@@ -89,14 +89,15 @@ def train(
     tensorboard: bool = False,
     skip_bad: int = 0,
     save_every: float = 30.0,
+    on_begin: Callable[[str], object] = lambda said: None,
     on_step: OnStep | None = None,
 ) -> Summary:
     """Train a recipe into a folder, or go on where the folder stands; a finished run returns its summary at once.
 
     It saves itself every `save_every` seconds, less often where that takes long, and at its end; 0 saves after every step. On a
     GPU `graphs` records the launches of a step and replays them, and `deterministic` makes it end to the bit the same, more
-    slowly. `on_step` is called after every step with what a progress bar shows; where it returns True the run saves and stops.
-    `skip_bad` files of a folder may be no images.
+    slowly. `on_begin` is told what is about to be trained, on what; `on_step` is called after every step with what a progress
+    bar shows, and where it returns True the run saves and stops. `skip_bad` files of a folder may be no images.
     """
     with algorithms(deterministic):
         device = torch.device(device)
@@ -106,6 +107,8 @@ def train(
         file = file_and_function(recipe.policy_file)[0]
         recipe = replace(recipe, policy_file=_from_anywhere(file) + recipe.policy_file[len(file) :])
         run = _Run(recipe, out, device, data or load_for(recipe, skip_bad=skip_bad), setting)
+        if run.state.step < run.steps:
+            on_begin(run.said())
         return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
 
 
@@ -121,6 +124,7 @@ class _Run:
             if is_for_images(recipe.model):
                 raise ValueError(f"model {recipe.model!r} is for images; for text give a name on the hub or a folder")
         split, self.test = as_read(kept, recipe, train=True), as_read(self.data.test, recipe)
+        held = self.data.validation if held is None else held
         self.held = None if held is None else as_read(held, recipe)
         self.split = split.to(device)
         mean, std = split.statistics()
@@ -151,7 +155,10 @@ class _Run:
         if (out / "models").is_dir() and (out / "settings.json").exists():
             raise ValueError(f"{out}: the folder of a measure, not of a run; give another")
         out.mkdir(parents=True, exist_ok=True)  # all that may be refused has been
-        if found is not None:
+        if found is None:
+            text = write_recipe(recipe).encode(errors="surrogateescape")  # a path may be any bytes
+            write_whole(out / "recipe.toml", lambda partial: partial.write_bytes(text))
+        else:
             _same_run(recipe, self.about, self.setting, found[1], out)
             self.about = found[1]["data"] | self.about  # of weights that are no longer there what is known of them
             self.state.restore(*found)
@@ -163,6 +170,18 @@ class _Run:
         self.steps = recipe.epochs * self.epoch_steps
         self.saved, self.saving, self.before = time.perf_counter(), 0.0, self.state.seconds
         self.began = self.saved
+
+    def said(self) -> str:
+        """Say what is trained, on what, and where it begins."""
+        about, recipe = self.about, self.recipe
+        kind = "texts" if isinstance(self.last, Framed) else "images"
+        held = "" if self.held is None else f", {len(self.held):,} held out"
+        size = " x ".join(map(str, about["shape"]))
+        weights = sum(parameter.numel() for parameter in self.state.model.parameters())
+        of = f"{about['train']:,} train and {len(self.test):,} test {kind}{held}, {len(about['classes'])} classes, {size}"
+        policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
+        at = f"; goes on at step {self.state.step:,} of {self.steps:,}" if self.state.step else ""
+        return f"{of}; {recipe.model}, {weights:,} parameters; {policy}; {self.device.type}{at}"
 
     def go(self, on_step: OnStep | None, save_every: float, writer: Any) -> Summary:
         """Train to the end, or until `on_step` asks to stop, as the only process in the folder."""
@@ -287,6 +306,9 @@ def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...], *, last: int
 
 def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
     different = differing(with_values(Recipe(), stored["recipe"]), recipe)
+    for key in ("data", "cache", "weights", "policy_file"):  # files that have moved: what is in them is compared
+        if all(Path(name).is_absolute() for name in different.get(key, [""])):
+            del different[key]
     if different:
         shown = ", ".join(f"{key} {was!r} there, {now!r} asked" for key, (was, now) in different.items())
         raise ValueError(f"{out}: a run of another recipe ({shown})")

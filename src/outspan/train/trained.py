@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from outspan.config import Recipe, with_values
+from outspan.data.readers import list_tested
 from outspan.data.sets import AnySplit, Data, as_read, load_for
+from outspan.data.splits import Files
 from outspan.text.apply import Framed
 from outspan.text.documents import Documents
 from outspan.text.tokens import Encoded
@@ -62,10 +64,12 @@ class Trained:
     classes: tuple[str, ...]
     last: Normalize | Framed
     test_digest: str | None = None  # what tells the images or texts that it is tested on from others
+    epochs: int = 0  # that it has ended
 
 
-def load_model(out: Path) -> Trained:
+def load_model(out: Path | str) -> Trained:
     """Return the model of a run's newest whole checkpoint, ready for evaluation; its data is not needed."""
+    out = Path(out)
     found = checkpoint.load(out)
     if found is None:
         raise ValueError(f"{out}: {'no whole checkpoint' if out.is_dir() else 'no such folder'}")
@@ -74,13 +78,20 @@ def load_model(out: Path) -> Trained:
     state = new_state(replace(recipe, weights=""), shape, len(about["classes"]), torch.device("cpu"))
     state.restore(*found)
     last = last_step(about["mean"], about["std"])
-    return Trained(recipe, state.model.eval(), shape, tuple(about["classes"]), last, about.get("test_digest"))
+    return Trained(
+        recipe, state.model.eval(), shape, tuple(about["classes"]), last, about.get("test_digest"), len(found[1]["metrics"])
+    )
 
 
 def load_run(out: Path, other: str = "", *, skip_bad: int = 0) -> tuple[Trained, Data]:
     """Return a run's model and its data, which must be what it was, or `other` data of its shape and classes."""
     run = load_model(out)
-    data = load_for(replace(run.recipe, data=other or run.recipe.data), skip_bad=skip_bad)
+    folder = Path(other)
+    if other and len(run.shape) == 3 and folder.is_dir() and not (folder / "train").is_dir():
+        tested = Files(*list_tested(folder, run.classes), run.recipe.size, skip_bad=skip_bad)
+        data = Data(other, tested, tested, run.classes)
+    else:
+        data = load_for(replace(run.recipe, data=other or run.recipe.data), skip_bad=skip_bad)
     if isinstance(data.test, Documents) != (len(run.shape) == 1):
         raise ValueError(f"{data.name}: the run's model takes {'texts' if len(run.shape) == 1 else 'images'}")
     read = replace(data, test=as_read(data.test, run.recipe))

@@ -159,7 +159,7 @@ def _check_images(images: Tensor) -> None:
     if not isinstance(images, Tensor):
         raise ValueError(f"images must be a torch tensor of bytes, got {type(images).__name__}")
     if images.dtype != torch.uint8:
-        raise ValueError(f"images must be torch.uint8, got {images.dtype}")
+        raise ValueError(f"images must be bytes, torch.uint8 (torchvision: PILToTensor, not ToTensor), got {images.dtype}")
     if images.ndim != 4:
         raise ValueError(f"images must have shape [batch, channels, height, width], got {list(images.shape)}")
     if images.shape[1] not in (1, 3):

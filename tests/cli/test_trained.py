@@ -1,14 +1,20 @@
 """What is said of a run: its accuracy, the classes of files, and what was chosen."""
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from made import pixels
+from made import make_folder, pixels
+from outspan.cli import main
 from outspan.cli import trained as trained_commands
+from outspan.config import Recipe
+from outspan.train import Stopped
+from outspan.train.loop import train
 
 
 def test_train_then_evaluate(tiny, tmp_path, run):
@@ -92,6 +98,30 @@ def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, 
     np.savez(other, **arrays | larger)
     refused = run("evaluate", trained, "--data", other, code=2)
     assert "other.npz: its shape must be the run's, [1, 8, 8], got [1, 10, 10]" in refused
+
+
+def test_evaluate_takes_a_folder_of_classes_and_says_what_is_missing(tmp_path, run, capsys):
+    make_folder(tmp_path / "set", train=4, test=3)
+    options = ("--model", "mlp", "--set", "size=8", "--set", "epochs=1", "--set", "batch=4", "--policy", "none")
+    run("train", "--data", tmp_path / "set", *options, "-o", tmp_path / "run")
+    own = run("evaluate", tmp_path / "run", "--json")
+    assert run("evaluate", tmp_path / "run", "--data", tmp_path / "set" / "val", "--json") == own
+    (tmp_path / "set").rename(tmp_path / "moved")
+    assert "set: no longer there; with --data it is taken from elsewhere" in run("evaluate", tmp_path / "run", code=2)
+    shutil.rmtree(tmp_path / "moved" / "val" / "n01443537")
+    said = run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val")
+    assert "of 3 test images" in said
+    assert said.splitlines()[-1].split() == ["n01443537", "0", "0", "0"]  # no share of none
+
+
+def test_a_run_that_has_not_ended_is_said(tiny, tmp_path, monkeypatch, capsys):
+    recipe = Recipe(data=str(tiny), model="mlp", policy="none", epochs=3, batch=20)
+    with pytest.raises(Stopped):
+        train(recipe, out=tmp_path / "run", on_step=lambda state: state["step"] == 4)
+    monkeypatch.setattr(sys, "argv", ["outspan", "evaluate", str(tmp_path / "run")])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err == f"outspan: {tmp_path / 'run'} has ended 1 of its 3 epochs\n"
 
 
 def test_compositions_are_drawn(tiny, tmp_path, run):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,6 +118,16 @@ def test_a_key_without_effect_is_said(tiny, tmp_path, monkeypatch, capsys):
         "outspan: without effect on the policy randaugment: candidates",
         "60 train and 60 test images, 2 classes, 1 x 8 x 8; mlp, 6,702 parameters; randaugment; cpu",
     ]
+
+
+def test_a_baseline_that_is_set_beside_less_is_said(tiny, tmp_path, monkeypatch, capsys):
+    for data, changes, said in ((tiny, [], True), (tiny, ["--set", "defaults=flip"], False), ("digits", [], False)):
+        command = ["outspan", "compare", "--data", str(data), "--model", "mlp", "--policies", "none,baseline", "--seeds", "1"]
+        command += ["--set", "epochs=1", "--set", "share=0.01", "--set", "batch=20", *changes]
+        monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path / f"{Path(data).stem}{len(changes)}")])
+        with pytest.raises(SystemExit):
+            main()
+        assert ("baseline crops and flips; the others do with" in capsys.readouterr().err) == said
 
 
 def test_a_file_in_the_way_is_said(tiny, run):

@@ -100,7 +100,7 @@ def compare(
 
     from outspan.config import make_recipe
     from outspan.data.sets import is_textual
-    from outspan.policies.named import FROM_FILES, check_recipe, check_text
+    from outspan.policies.named import FROM_FILES, check_recipe, check_text, has_baseline
     from outspan.report.compare import compare_figure, numbers, read_honestly, said_of_chance
     from outspan.train.loop import train
     from outspan.train.workers import run_all
@@ -116,6 +116,8 @@ def compare(
         check_recipe(recipes[name])
         if is_textual(given.data):
             check_text(recipes[name])
+    if "baseline" in names and len(names) > 1 and given.defaults == "none" and has_baseline(given.data):
+        typer.echo("outspan: baseline crops and flips; the others do with --set defaults=cifar-cutout, or flip", err=True)
     tasks = []
     for policy, seed in itertools.product(names, range(seeds)):
         own, folder = replace(recipes[policy], seed=seed), out / f"{policy}-{seed}"

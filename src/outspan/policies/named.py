@@ -144,6 +144,11 @@ def check_policy(name: str) -> None:
         raise unknown("policy", name, POLICIES)
 
 
+def has_baseline(data: str) -> bool:
+    """Return whether the policy "baseline" does anything to a data set."""
+    return _FAMILY.get(data) != "none"
+
+
 def without_effect(keys: Iterable[str], policy: str) -> list[str]:
     """Return the keys that are other policies' and that this one does not take."""
     others = {key for taken in POLICIES.values() for key in taken}

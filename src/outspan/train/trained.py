@@ -86,7 +86,9 @@ def load_model(out: Path | str) -> Trained:
 def load_run(out: Path, other: str = "", *, skip_bad: int = 0) -> tuple[Trained, Data]:
     """Return a run's model and its data, which must be what it was, or `other` data of its shape and classes."""
     run = load_model(out)
-    folder = Path(other)
+    folder, was = Path(other), Path(run.recipe.data)
+    if not other and was.is_absolute() and not was.exists():
+        raise ValueError(f"{was}: no longer there; with --data it is taken from elsewhere")
     if other and len(run.shape) == 3 and folder.is_dir() and not (folder / "train").is_dir():
         tested = Files(*list_tested(folder, run.classes), run.recipe.size, skip_bad=skip_bad)
         data = Data(other, tested, tested, run.classes)

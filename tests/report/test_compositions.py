@@ -2,7 +2,7 @@
 
 import pytest
 
-from outspan.report.compositions import compositions_figure, fifths, find_marked, rising
+from outspan.report.compositions import compositions_figure, fifths, rising, with_marked
 
 SHARES = {
     "none": [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
@@ -22,11 +22,13 @@ def test_what_rose_is_named_first_and_what_fell_last():
 
 
 def test_a_pair_is_marked_in_either_order():
-    assert find_marked(SHARES, ["rotate + invert", "mixup", "invert+rotate"]) == ["invert+rotate", "mixup"]
+    assert with_marked(SHARES, ["rotate + invert", "mixup", "invert+rotate"]) == (SHARES, ["invert+rotate", "mixup"])
     with pytest.raises(ValueError, match="unknown transform 'rotat', did you mean 'rotate'"):
-        find_marked(SHARES, ["rotat+invert"])
-    with pytest.raises(ValueError, match=r"composition 'invert\+mixup' was never chosen in this run"):
-        find_marked(SHARES, ["mixup+invert"])
+        with_marked(SHARES, ["rotat+invert"])
+
+
+def test_what_was_never_chosen_has_no_share():
+    assert with_marked(SHARES, ["mixup+invert"]) == (SHARES | {"invert+mixup": [0.0] * 7}, ["invert+mixup"])
 
 
 def test_the_marked_are_drawn_on_a_scale_of_their_own():

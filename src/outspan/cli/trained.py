@@ -157,13 +157,13 @@ def compositions(
 
     Example: outspan compositions runs/first -o chosen.png --mark rotate+shear_y
     """
-    from outspan.report.compositions import compositions_figure, fifths, find_marked, rising
+    from outspan.report.compositions import compositions_figure, fifths, rising, with_marked
     from outspan.train.compositions import read, shares
 
     if out.suffix.lower() != ".png":
         raise ValueError(f"{out}: the plot is a .png file, got {out.suffix!r}")
-    found = shares(read(run))
-    marked = find_marked(found, [name for some in mark or [] for name in some.split(",") if name.strip()])
+    asked = [name for some in mark or [] for name in some.split(",") if name.strip()]
+    found, marked = with_marked(shares(read(run)), asked)
     parts = fifths(found)
     figure = compositions_figure(found, marked)
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))

@@ -22,15 +22,16 @@ def rising(shares: Mapping[str, Sequence[float]], *, most: int = 5) -> list[str]
     return list(dict.fromkeys([*ranked[:most], *ranked[-most:]]))
 
 
-def find_marked(shares: Mapping[str, Sequence[float]], marked: Sequence[str]) -> list[str]:
-    """Return the names as the shares have them, both orders of a pair being one; one that was never chosen is refused."""
+def with_marked(shares: Mapping[str, Sequence[float]], marked: Sequence[str]) -> tuple[dict[str, Sequence[float]], list[str]]:
+    """Return the shares, with 0 for marked ones that were never chosen, and the marked as they are called there.
+
+    Both orders of a pair are one; a transform that there is not is refused.
+    """
     names = list(dict.fromkeys("+".join(sorted(part.strip() for part in name.split("+"))) for name in marked))
-    for name in names:
-        if name not in shares:
-            for part in name.split("+"):
-                find(part)
-            raise ValueError(f"composition {name!r} was never chosen in this run")
-    return names
+    for part in (part for name in names if name not in shares for part in name.split("+")):
+        find(part)
+    epochs = max(map(len, shares.values()))
+    return dict(shares) | {name: [0.0] * epochs for name in names if name not in shares}, names
 
 
 def compositions_figure(shares: Mapping[str, Sequence[float]], marked: Sequence[str] = ()) -> Figure:

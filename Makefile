@@ -8,7 +8,7 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/
 
 demo: .venv/core  ## the main job on embedded digits: three policies, three seeds; then what four transforms do; tables and pictures
 	$(BIN)/outspan compare recipes/digits.toml --policies none,random,uncertain --seeds 3 --jobs 2 -o demo
-	$(BIN)/outspan measure --transforms rotate,shear_x,cutout,invert --seeds 3 --set epochs=10 -o demo/measured
+	$(BIN)/outspan measure --transforms rotate,shear_x,cutout,invert --seeds 3 --set epochs=5 -o demo/measured
 
 test: .venv/ready  ## the whole suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker a core: numpy's own threads would wait for one another

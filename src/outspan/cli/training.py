@@ -118,12 +118,14 @@ def compare(
             check_text(recipes[name])
     if "baseline" in names and len(names) > 1 and given.defaults == "none" and has_baseline(given.data):
         typer.echo("outspan: baseline crops and flips; the others do with --set defaults=cifar-cutout, or flip", err=True)
-    tasks = []
-    for policy, seed in itertools.product(names, range(seeds)):
+    tasks = {}
+    dear = ("uncertain", "adversarial")  # first, so that none of them is left alone at the end
+    for policy, seed in sorted(itertools.product(names, range(seeds)), key=lambda task: task[0] not in dear):
         own, folder = replace(recipes[policy], seed=seed), out / f"{policy}-{seed}"
-        tasks.append((f"{policy}, seed {seed}", partial(train, own, out=folder, device=device(), skip_bad=skip_bad)))
-    done = run_all(tasks, jobs=jobs, watch=partial(training_progress, reads=jobs == 1))
-    runs = {policy: done[i * seeds : (i + 1) * seeds] for i, policy in enumerate(names)}
+        tasks[policy, seed] = (f"{policy}, seed {seed}", partial(train, own, out=folder, device=device(), skip_bad=skip_bad))
+    done = run_all(list(tasks.values()), jobs=jobs, watch=partial(training_progress, reads=jobs == 1))
+    found_by = dict(zip(tasks, done, strict=True))
+    runs = {policy: [found_by[policy, seed] for seed in range(seeds)] for policy in names}
     table = Table("policy", "test accuracy, %", "seconds a run", box=None, header_style="bold", pad_edge=False)
     found = numbers(given, runs)
     for policy, entry in found["policies"].items():

@@ -25,10 +25,10 @@ def test_a_lead_is_called_one_only_beyond_its_noise():
     assert read_honestly({"none": runs(0.9)}) == "One policy alone: nothing to compare."
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5, 20])
+@pytest.mark.parametrize("seeds", [2, 3, 8])
 def test_equal_policies_are_told_apart_once_in_twenty(seeds):
     draw = np.random.Generator(np.random.Philox(seeds))
-    drawn = draw.normal(0.9, 0.01, (3000, 2, seeds))
+    drawn = draw.normal(0.9, 0.01, (2000, 2, seeds))
     claims = [", more than" in read_honestly({"a": runs(*one), "b": runs(*other)}) for one, other in drawn.tolist()]
     assert 0.025 < np.mean(claims) < 0.065
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 from outspan import Plan, apply, rng
 from outspan.data.readers import read_fitted
+from outspan.data.sets import hold_out
 from outspan.data.splits import Files, Split
 
 CPU = torch.device("cpu")
@@ -152,3 +153,12 @@ def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fai
     script = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert script.stdout.split() == ["29"]
     assert script.stderr.endswith("ValueError: with batches to come\n")
+
+
+def test_what_is_held_out_is_not_trained_on():
+    split = Split(torch.arange(50, dtype=torch.uint8).view(50, 1, 1, 1), torch.arange(50))
+    kept, held = hold_out(split, 10, 3)
+    assert sorted([*kept.labels.tolist(), *held.labels.tolist()]) == list(range(50))
+    assert len(held) == 10
+    with pytest.raises(ValueError, match="validation must be below the 50 of train, got 50"):
+        hold_out(split, 50, 0)

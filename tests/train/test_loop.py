@@ -147,6 +147,16 @@ def test_every_policy_trains(policy, tmp_path):
     assert math.isfinite(summary.loss)
 
 
+def test_another_function_of_a_policy_file_is_another_run(tmp_path):
+    file = tmp_path / "archive.py"
+    one = "    p = [[['Invert', 1.0, 0.5], ['Rotate', 0.5, 0.9]]]\n    return p\n"
+    file.write_text(f"def first():\n{one}\ndef second():\n{one}")
+    recipe = replace(SMALL, policy="fastautoaugment", policy_file=f"{file}#first", epochs=1)
+    train(recipe, out=tmp_path / "run", data=few(40))
+    with pytest.raises(ValueError, match=r"a run of another recipe \(policy_file '.*#first' there, '.*#second' asked\)"):
+        train(replace(recipe, policy_file=f"{file}#second"), out=tmp_path / "run", data=few(40))
+
+
 @pytest.mark.parametrize("folder", ["files", "a#b"])
 def test_a_policy_file_that_has_changed_is_another_run(folder, tmp_path, monkeypatch):
     (tmp_path / folder).mkdir()
@@ -421,15 +431,6 @@ def test_another_number_of_threads_is_warned_of_where_there_is_more_to_train(tmp
         train(SMALL, out=tmp_path, data=few(40))  # finished: a warning would be an error here
     finally:
         torch.set_num_threads(before)
-
-
-def test_what_is_held_out_is_not_trained_on():
-    split = Split(torch.arange(50, dtype=torch.uint8).view(50, 1, 1, 1), torch.arange(50))
-    kept, held = hold_out(split, 10, 3)
-    assert sorted([*kept.labels.tolist(), *held.labels.tolist()]) == list(range(50))
-    assert len(held) == 10
-    with pytest.raises(ValueError, match="validation must be below the 50 of train, got 50"):
-        hold_out(split, 50, 0)
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,10 @@ def read_honestly(runs: Mapping[str, Sequence[Summary]]) -> str:
         return "One policy alone: nothing to compare."
     (best, wide), (second, narrow) = (spread([run.accuracy for run in runs[name]]) for name in ranked[:2])
     count = min(len(runs[name]) for name in ranked[:2])
-    error = ((wide**2 + narrow**2) / count) ** 0.5
     lead = f"{ranked[0]} leads {ranked[1]} by {100 * (best - second):.2f} points"
     if count < 2:
         return f"{lead}; with one seed there is no telling whether that is noise."
-    noise = _T[min(2 * (count - 1), len(_T)) - 1] * error
+    noise = _T[min(2 * (count - 1), len(_T)) - 1] * ((wide**2 + narrow**2) / count) ** 0.5
     if best - second > noise:
         return f"{lead}, more than its noise ({100 * noise:.2f}, at 95 %)."
     return f"{lead}, within its noise ({100 * noise:.2f}, at 95 %): not told apart by {count} seeds."

@@ -306,8 +306,8 @@ def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...], *, last: int
 
 def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
     different = differing(with_values(Recipe(), stored["recipe"]), recipe)
-    for key in ("data", "cache", "weights", "policy_file"):  # files that have moved: what is in them is compared
-        if all(Path(name).is_absolute() for name in different.get(key, [""])):
+    for key in {"data", "cache", "weights"} & different.keys():  # files that have moved: what is in them is compared
+        if all(Path(name).is_absolute() for name in different[key]):
             del different[key]
     if different:
         shown = ", ".join(f"{key} {was!r} there, {now!r} asked" for key, (was, now) in different.items())

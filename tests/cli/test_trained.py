@@ -13,6 +13,7 @@ from made import make_folder, pixels
 from outspan.cli import main
 from outspan.cli import trained as trained_commands
 from outspan.config import Recipe
+from outspan.data.sets import load
 from outspan.train import Stopped
 from outspan.train.loop import train
 
@@ -46,7 +47,12 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     assert "accuracy 100.00 % of 60 test images" in report
     assert report.splitlines()[-1].split() == ["1", "30", "100.00", "0", "30"]
     found = json.loads(run("evaluate", out, "--json"))
-    assert found == {"accuracy": 1.0, "classes": {"0": 1.0, "1": 1.0}, "confusion": [[30, 0], [0, 30]]}
+    assert found == {
+        "accuracy": 1.0,
+        "balanced_accuracy": 1.0,
+        "classes": {"0": 1.0, "1": 1.0},
+        "confusion": [[30, 0], [0, 30]],
+    }
     assert "only a run of the policy 'uncertain' that keeps fewer" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
 
 
@@ -86,7 +92,12 @@ def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, 
     other = tmp_path / "other.npz"
     np.savez(other, **arrays | {"test_images": arrays["test_images"][:40], "test_labels": 1 - arrays["test_labels"][:40]})
     found = json.loads(run("evaluate", trained, "--data", other, "--json"))
-    assert found == {"accuracy": 0.0, "classes": {"0": 0.0, "1": 0.0}, "confusion": [[0, 20], [20, 0]]}
+    assert found == {
+        "accuracy": 0.0,
+        "balanced_accuracy": 0.0,
+        "classes": {"0": 0.0, "1": 0.0},
+        "confusion": [[0, 20], [20, 0]],
+    }
     for part in ("train", "test"):
         for name in ("good", "bad"):
             (tmp_path / "texts" / part / name).mkdir(parents=True)
@@ -112,6 +123,36 @@ def test_evaluate_takes_a_folder_of_classes_and_says_what_is_missing(tmp_path, r
     said = run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val")
     assert "of 3 test images" in said
     assert said.splitlines()[-1].split() == ["n01443537", "0", "0", "0"]  # no share of none
+
+
+def test_a_run_on_class_folders_alone_is_tested_on_what_it_did_not_see(tmp_path, run):
+    rng = np.random.default_rng(0)
+    for name, value, count in (("dark", 20, 40), ("light", 220, 12)):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        for i in range(count):
+            pixel = np.full((8, 8), value) + rng.integers(-5, 5, (8, 8))
+            Image.fromarray(pixel.astype(np.uint8)).save(tmp_path / "set" / name / f"{i}.png")
+    options = ("--model", "mlp", "--set", "size=8", "--set", "epochs=1", "--set", "batch=8", "--policy", "none")
+    run("train", "--data", tmp_path / "set", *options, "-o", tmp_path / "run")
+    own = run("evaluate", tmp_path / "run")
+    tested = load(str(tmp_path / "set"), size=8).test.paths
+    assert f"of {len(tested)} test images" in own
+    shutil.copytree(tmp_path / "set", tmp_path / "copy")
+    assert run("evaluate", tmp_path / "run", "--data", tmp_path / "copy") == own  # not on its train images
+    for folder, count in (("copy", 51), ("set", len(tested) - 1)):  # another folder: all of it; its own: what it did not see
+        (tmp_path / folder / tested[0].relative_to(tmp_path / "set")).unlink()
+        assert f"of {count} test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / folder)
+
+
+def test_the_mean_over_classes_does_not_let_a_rare_one_go(tiny, trained, tmp_path, run):
+    with np.load(tiny) as file:
+        arrays = dict(file)
+    rare = np.concatenate([np.flatnonzero(arrays["test_labels"] == 0), np.flatnonzero(arrays["test_labels"] == 1)[:10]])
+    images, labels = arrays["test_images"][rare], arrays["test_labels"][rare]
+    images[-10:-1] = 255 - images[-10:-1]  # nine of the ten light ones are dark
+    np.savez(tmp_path / "other.npz", **arrays | {"test_images": images, "test_labels": labels})
+    said = run("evaluate", trained, "--data", tmp_path / "other.npz")
+    assert "accuracy 77.50 % of 40 test images, 55.00 % the mean over classes" in said  # 31 of 40; of 30 of 30 and 1 of 10
 
 
 def test_a_run_that_has_not_ended_is_said(tiny, tmp_path, monkeypatch, capsys):

@@ -173,8 +173,43 @@ def test_folders_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(ValueError, match="class 'birds' is not among the train classes"):
         sets.load(str(root), size=16)
     (root / "val" / "birds").rmdir()
-    with pytest.raises(ValueError, match="needs the folders train and val"):
-        sets.load(str(root / "train"), size=16)
+    for path in (root / "train" / "cats", tmp_path / "nothing"):  # images without classes, classes without images
+        (tmp_path / "nothing" / "cats").mkdir(parents=True, exist_ok=True)
+        with pytest.raises(ValueError, match=r"needs the folders train and val.*class folders alone will do"):
+            sets.load(str(path), size=16)
+    shutil.rmtree(root / "val")
+    with pytest.raises(ValueError, match="val is missing"):
+        sets.load(str(root), size=16)
+
+
+def test_class_folders_alone_are_divided_by_names(tmp_path):
+    root = tmp_path / "all"
+    for name, count in (("cats", 100), ("dogs", 40), ("rare", 1)):
+        (root / name).mkdir(parents=True)
+        for i in range(count):
+            (root / name / f"{i}.png").touch()  # listed, not read
+
+    def sides() -> tuple[set[str], set[str], Files]:
+        found = sets.load(str(root), size=8)
+        assert found.classes == ("cats", "dogs", "rare")
+        for split in (found.train, found.test):
+            assert [path.parent.name for path in split.paths] == [found.classes[label] for label in split.labels]
+        train, test = ({f"{path.parent.name}/{path.name}" for path in split.paths} for split in (found.train, found.test))
+        return train, test, found.test
+
+    train, test, split = sides()
+    assert not train & test
+    assert len(train | test) == 141
+    assert "rare/0.png" in train  # what is never seen cannot be learnt
+    assert split.labels.bincount().tolist() == pytest.approx([20, 8], abs=12)  # three standard deviations
+    for i in range(100, 120):
+        (root / "cats" / f"{i}.png").touch()
+    later, tested, _ = sides()
+    assert train < later
+    assert test <= tested
+    (root / "dogs").rename(root / "val")  # from now on it is a split, and train is missing
+    with pytest.raises(ValueError, match="train is missing"):
+        sets.load(str(root), size=8)
 
 
 def test_a_folder_of_three_splits_has_them_all(tmp_path):

@@ -345,6 +345,8 @@ def test_tensorboard_has_every_epoch_once_after_a_restart(tmp_path):
     found = scalars(tmp_path)
     assert [step for step, _ in found["test_accuracy"]] == [10, 20, 30]
     assert [value for _, value in found["train_loss"]] == pytest.approx([row["train_loss"] for row in summary.metrics])
+    assert [value for _, value in found["lr"]] == pytest.approx([row["lr"] for row in summary.metrics])
+    assert summary.metrics[-1]["lr"] < summary.metrics[0]["lr"] / 50  # the last step of a cosine
 
 
 def test_tensorboard_that_is_not_there_is_said(tmp_path, monkeypatch):

@@ -18,10 +18,12 @@ def evaluate(
         str,
         typer.Option(help="Other data of the same classes, of which the test split is taken; or a folder of class folders."),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: accuracy, per class, and the confusion matrix.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: accuracy, its mean over classes, per class, and the confusion matrix.")
+    ] = False,
     skip_bad: SkipBad = 0,
 ) -> None:
-    """Print a run's test accuracy, overall and by class, and what was taken for what.
+    """Print a run's test accuracy, overall, as a mean over classes and by class, and what was taken for what.
 
     Example: outspan evaluate runs/first
 
@@ -50,12 +52,18 @@ def evaluate(
     confusion = torch.bincount(test.labels * count + found, minlength=count**2).view(count, count)
     right = confusion.diag().double() / confusion.sum(1).clamp(min=1)
     accuracy = float(confusion.diag().double().sum() / confusion.sum())
+    balanced = float(right[confusion.any(1)].mean())
     if as_json:
         by_class = dict(zip(classes, right.tolist(), strict=True))
-        typer.echo(json.dumps({"accuracy": accuracy, "classes": by_class, "confusion": confusion.tolist()}))
+        typer.echo(
+            json.dumps(
+                {"accuracy": accuracy, "balanced_accuracy": balanced, "classes": by_class, "confusion": confusion.tolist()}
+            )
+        )
         return
     kind = "images" if len(trained.shape) == 3 else "texts"
-    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {kind}; rows: what they are, columns: taken for")
+    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {kind}, {100 * balanced:.2f} % the mean over classes")
+    typer.echo("rows: what they are, columns: taken for")
     console = Console()
     whole = sum(len(name) + 2 for name in classes) + 24 <= console.width  # else the most frequent mistake alone
     table = Table("class", "of", "right, %", *(classes if whole else ["most often taken for"]), box=None, pad_edge=False)

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from outspan import rng
 from outspan.config import first_line
 from outspan.shapes import Int64, UInt8
 from outspan.transforms.filter import crop_box
@@ -164,14 +165,22 @@ _HELD_OUT = ("val", "valid", "validation")  # what a folder's second split is ca
 def list_folder(path: Path) -> tuple[Listed, Listed, Listed | None, tuple[str, ...]]:
     """Return the files and labels of train, test and, where there are both, validation, and the classes.
 
-    Each is a folder of class folders. Without a folder `test`, `val` is tested on.
+    Each is a folder of class folders. Without a folder `test`, `val` is tested on; class folders alone are divided.
     """
+    if is_undivided(path):
+        classes = _classes(path)
+        files, labels = _list_split(path, classes)
+        tested = rng.for_testing([f"{file.parent.name}/{file.name}" for file in files], labels.tolist())
+        sides = [[i for i in range(len(files)) if (i in tested) == testing] for testing in (False, True)]
+        train, test = (([files[i] for i in side], labels[side]) for side in sides)
+        return train, test, None, classes
     held = next((path / name for name in _HELD_OUT if (path / name).is_dir()), None)
     tested = path / "test" if (path / "test").is_dir() else held or path / "val"
     for split in (path / "train", tested):
         if not split.is_dir():
             raise ValueError(
                 f"{path}: needs the folders train and val, or test, each with a folder a class; {split} is missing"
+                " (a folder of class folders alone will do, too)"
             )
     classes = _classes(path / "train")
     if not classes:
@@ -194,6 +203,12 @@ def list_tested(path: Path, classes: tuple[str, ...]) -> Listed:
         raise ValueError(f"{split}: has no class folders")
     files, labels = _list_split(split, found)
     return files, torch.tensor([classes.index(name) for name in found])[labels]
+
+
+def is_undivided(path: Path) -> bool:
+    """Return whether a folder has class folders with images, and no splits."""
+    split = any((path / name).is_dir() for name in ("train", "test", *_HELD_OUT))
+    return not split and any(file.suffix.lower() in SUFFIXES for name in _classes(path) for file in (path / name).iterdir())
 
 
 def _classes(split: Path) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def _spaced(count: int, share: float, least: int) -> Tensor:
 
 
 def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tuple[str, str] = ("text", "label")) -> Data:
-    """Return a data set by name, or from a path: an `.npz` file, or a folder with train/class/ and val/class/ images.
+    """Return a data set by name, or from a path: an `.npz` file, or a folder with train/class/ and val/class/, or class/ alone.
 
     `size` is for folders, whose images differ: they are resized by the short side and cut from the centre. `skip_bad` files of
     theirs may be no images. Text is a table (CSV, TSV, JSONL) with these columns, a folder with a train and a test table, or

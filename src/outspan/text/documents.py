@@ -25,7 +25,6 @@ _MOST_CLASSES = 1_000
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
 _END = re.compile(r"""(?<![.!?…])[.!?…]+["'”\u2019)\]]*\s+|(?<!\s)\s*\n\s*""")  # a run is tried once, from its start
 _ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|etc|e\.g|i\.e)|\b[A-Z])\.\s+$")
-_SHARE = 5  # of a table without a test file, about every fifth row is for testing
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,25 +104,10 @@ def read_documents(path: Path, *, text: str = "text", label: str = "label") -> R
         train, test = (list(_rows(_table(path, kind) or path / f"{kind}.csv", text, label)) for kind in ("train", "test"))
     else:
         rows = list(_rows(path, text, label))
-        held = _held(rows)
+        held = rng.for_testing([text for _, text, _ in rows], [label for *_, label in rows])
         train, test = ([row for i, row in enumerate(rows) if (i in held) == testing] for testing in (False, True))
     classes = _classes(train, path)
     return _documents(train, classes), _documents(test, classes), classes
-
-
-def _held(rows: Sequence[Row]) -> set[int]:
-    """Return which rows of a lone table are for testing: by their texts, so that no row changes sides when others come in.
-
-    A class of which all would be held stays in train; where none would be, one row is.
-    """
-    drawn = [rng.derive(0, "test", text) for _, text, _ in rows]
-    kinds: dict[str, list[int]] = {}
-    for i, (*_, label) in enumerate(rows):
-        kinds.setdefault(label, []).append(i)
-    lots = [(kind, {i for i in kind if drawn[i] % _SHARE == 0}) for kind in kinds.values()]
-    found = {i for kind, lot in lots if len(lot) < len(kind) for i in lot}
-    several = [i for kind in kinds.values() if len(kind) > 1 for i in kind]
-    return found or {min(several, key=lambda i: drawn[i])} if several else set()
 
 
 def _documents(rows: Sequence[Row], classes: tuple[str, ...]) -> Documents:

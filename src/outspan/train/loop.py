@@ -225,6 +225,7 @@ class _Run:
         if state.chosen:
             compositions.add_epoch(self.out, epoch, state.chosen)
         row: dict[str, Any] = {"epoch": epoch, "step": state.step, "train_loss": state.losses / self.epoch_steps}
+        row["lr"] = lr_at(self.recipe, state.step - 1, self.steps)
         row["test_accuracy"] = accuracy(self.judge, self.test, self.last, self.device)
         if self.held is not None:
             row["validation_accuracy"] = accuracy(self.judge, self.held, self.last, self.device)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan.config import Recipe, with_values
-from outspan.data.readers import list_tested
+from outspan.data.readers import is_undivided, list_tested
 from outspan.data.sets import AnySplit, Data, as_read, load_for
 from outspan.data.splits import Files
 from outspan.text.apply import Framed
@@ -89,18 +89,23 @@ def load_run(out: Path, other: str = "", *, skip_bad: int = 0) -> tuple[Trained,
     folder, was = Path(other), Path(run.recipe.data)
     if not other and was.is_absolute() and not was.exists():
         raise ValueError(f"{was}: no longer there; with --data it is taken from elsewhere")
+    recipe = replace(run.recipe, data=other or run.recipe.data)
     if other and len(run.shape) == 3 and folder.is_dir() and not (folder / "train").is_dir():
         tested = Files(*list_tested(folder, run.classes), run.recipe.size, skip_bad=skip_bad)
         data = Data(other, tested, tested, run.classes)
+        if is_undivided(folder) and len(tested.labels.unique()) == len(run.classes):
+            own = load_for(recipe, skip_bad=skip_bad)
+            if own.test.digest == run.test_digest or folder.resolve() == was:
+                data = own  # what the run was trained on, moved or grown: all of it would be mostly its train images
     else:
-        data = load_for(replace(run.recipe, data=other or run.recipe.data), skip_bad=skip_bad)
+        data = load_for(recipe, skip_bad=skip_bad)
     if isinstance(data.test, Documents) != (len(run.shape) == 1):
         raise ValueError(f"{data.name}: the run's model takes {'texts' if len(run.shape) == 1 else 'images'}")
     read = replace(data, test=as_read(data.test, run.recipe))
     now = {"shape": list(read.test.shape), "classes": list(data.classes)}
     then = {"shape": list(run.shape), "classes": list(run.classes)}
     if not other:
-        digest = data.test.digest if run.test_digest and not isinstance(data.test, Encoded) else None
+        digest = data.test.digest if run.test_digest else None
         check_same_data(now | {"test_digest": digest}, then | {"test_digest": run.test_digest}, out)
         return run, read
     for key in now:

@@ -184,9 +184,7 @@ def make_recipe(path: Path | None, changes: Sequence[str], is_text: Callable[[st
     """Return the default recipe for images or for text, with what a file and then `key=value` changes say."""
     values = read_changes(changes)
     stored = {} if path is None else read_values(path)
-    begun = default_recipe(str(values.get("data", stored.get("data", ""))), is_text)
-    if begun.optimizer == "sgd" and {**stored, **values}.get("optimizer") == "adamw":
-        begun = replace(begun, lr=_ADAMW_LR)  # SGD's would be a hundred times too much
+    begun = default_recipe({**stored, **values}, is_text)
     try:
         made = with_values(begun, stored)
     except ValueError as error:
@@ -194,9 +192,11 @@ def make_recipe(path: Path | None, changes: Sequence[str], is_text: Callable[[st
     return with_values(made, values)
 
 
-def default_recipe(data: str, is_text: Callable[[str], bool]) -> Recipe:
-    """Return what a recipe begins with: images and text differ."""
-    return with_values(Recipe(), dict(TEXT) if is_text(data) else {})
+def default_recipe(values: Mapping[str, Any], is_text: Callable[[str], bool]) -> Recipe:
+    """Return what a recipe of these values begins with: images and text differ, and of images SGD and AdamW."""
+    if is_text(str(values.get("data", ""))):
+        return with_values(Recipe(), dict(TEXT))
+    return Recipe(lr=_ADAMW_LR) if values.get("optimizer") == "adamw" else Recipe()  # SGD's would be a hundred times too much
 
 
 def check_scale(scale: float) -> None:

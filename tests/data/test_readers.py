@@ -182,6 +182,22 @@ def test_folders_that_do_not_fit_are_refused(tmp_path):
         sets.load(str(root), size=16)
 
 
+def test_images_lie_at_any_depth_of_a_class(tmp_path):
+    root = folder(tmp_path)
+    known = sets.load(str(root), size=16)
+    (root / "train" / "cats" / "b" / "c").mkdir(parents=True)
+    (root / "train" / "cats" / "1.png").rename(root / "train" / "cats" / "b" / "c" / "1.png")
+    (root / "train" / "cats" / ".thumbnails").mkdir()
+    (root / "train" / "cats" / ".thumbnails" / "0.png").touch()
+    found = sets.load(str(root), size=16)
+    assert found.train.labels.tolist() == known.train.labels.tolist()
+    assert {path.name for path in found.train.paths} == {path.name for path in known.train.paths}
+    assert found.train.digest != known.train.digest
+    for i in (0, 2):  # none lies in the class folder itself
+        (root / "train" / "cats" / f"{i}.png").rename(root / "train" / "cats" / "b" / f"{i}.png")
+    assert len(sets.load(str(root), size=16).train) == 6
+
+
 def test_class_folders_alone_are_divided_by_names(tmp_path):
     root = tmp_path / "all"
     for name, count in (("cats", 100), ("dogs", 40), ("rare", 1)):

@@ -100,13 +100,29 @@ def test_numbers_are_classes_in_their_order(tmp_path):
     found = ["0.5", "-1", "10", "2", "nan", "b", "-10", "a"]
     write(path, "text,label\n" + "".join(f"t{i},{found[i % 8]}\n" for i in range(160)))
     assert read_documents(path)[2] == ("-10", "-1", "0.5", "2", "10", "a", "b", "nan")
-    rows = [{"text": f"t{i}", "label": (1, 1.0, 0, 0.5)[i % 4]} for i in range(40)]
+    labels = (1, 1.0, 0, 0.5)
+    rows = [{"text": f"t{i}", "label": labels[i % 4]} for i in range(40)]
     assert read_documents(write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))[2] == ("0", "0.5", "1")
+    write(path, "text,label\n" + "".join(f"t{i},{labels[i % 4]}\n" for i in range(40)))
+    assert read_documents(path)[2] == ("0", "0.5", "1")
+    write(path, "text,label\n" + "".join(f"t{i},{('01', '002', '10')[i % 3]}\n" for i in range(30)))
+    assert read_documents(path)[2] == ("01", "002", "10")  # names of numbers stay what they are
+    (tmp_path / "both").mkdir()
+    for kind, names in (("train", "01"), ("test", ("0.0", "1.0"))):  # one was written with a gap in it
+        write(tmp_path / "both" / f"{kind}.csv", "text,label\n" + "".join(f"t{i},{names[i % 2]}\n" for i in range(8)))
+    train, test, classes = read_documents(tmp_path / "both")
+    assert (classes, train.labels.tolist()) == (("0", "1"), test.labels.tolist())
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        (
+            "a.csv",
+            "text,label\na,1\nb,nan\n" + "x,0\ny,1\n" * 9,
+            r"line 3: the label must be a number, as the others are, got 'nan'",
+        ),
+        ("a.jsonl", '{"text": "a", "label": NaN}\n{"text": "b", "label": 1}\n' * 9, "the label must be a number"),
         ("a.csv", "text,label\ngood,1\n ,0\n" + "x,0\ny,1\n" * 9, r"a\.csv, line 3: an empty document"),
         ("a.csv", "review,label\ngood,1\n", r"line 2: no column 'text' \(it has review, label\).*text_column names another"),
         ("a.csv", "text,mood\ngood,1\n", r"no column 'label' .*label_column names another"),

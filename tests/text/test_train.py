@@ -23,7 +23,7 @@ from outspan.text.models import load_classifier
 from outspan.text.tokens import encode
 from outspan.train import Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner
-from outspan.train.grid import points, read_grid, run_grid
+from outspan.train.grid import read_grid, run_grid
 from outspan.train.loop import train
 from outspan.train.trained import accuracy, load_run
 from reviews import make_reviews, write_model
@@ -153,10 +153,6 @@ def test_the_published_recipe_starts_on_a_tiny_bert(name, expected, corpus, cach
     assert expected in header
 
 
-def test_a_path_in_a_grid_stays_in_its_folder():
-    assert list(points(Recipe(validation=5), {"weights": ["../w", ""]})) == ["weights=..%2Fw", "weights="]
-
-
 def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_path):
     recipe, axes = read_grid(RECIPES / "imdb-bert-large-grid.toml", {})
     assert {key: len(values) for key, values in axes.items()} == {"epochs": 9, "batch": 2, "lr": 3}
@@ -168,17 +164,6 @@ def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_pat
     assert found["chosen"] == "lr=0.01,epochs=14"
     assert found["points"]["lr=0.01,epochs=14"] > found["points"]["lr=1e-09,epochs=14"]
     assert json.loads((tmp_path / "grid" / "grid.json").read_text()) == found
-    (tmp_path / "g.toml").write_text("lr = [0.1, 0.2]\n")
-    with pytest.raises(ValueError, match="held out of train: set validation"):
-        read_grid(tmp_path / "g.toml", {})
-    (tmp_path / "g.toml").write_text('lr = [0.1, "much"]\nvalidation = 5\n')
-    with pytest.raises(ValueError, match="lr must be a number, got 'much'"):
-        read_grid(tmp_path / "g.toml", {})
-    (tmp_path / "g.toml").write_text("keep = [5, 8]\ncandidates = [8]\nvalidation = 5\n")
-    assert set(read_grid(tmp_path / "g.toml", {})[1]) == {"keep", "candidates"}  # each alone would be out of range
-    (tmp_path / "g.toml").write_text("lr = 0.1\nvalidation = 5\n")
-    with pytest.raises(ValueError, match="a grid has a list of values for some key"):
-        read_grid(tmp_path / "g.toml", {})
 
 
 def test_measure_works_for_text(corpus, tiny_model, cache, tmp_path):

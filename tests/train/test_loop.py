@@ -176,6 +176,13 @@ def test_a_last_batch_of_one_that_cannot_be_normalised_is_refused_at_once(tmp_pa
     recipe = Recipe(model="resnet-18", epochs=1, batch=4, policy="none")
     with pytest.raises(ValueError, match="'resnet-18' cannot normalise one alone at 8 x 8: take another batch"):
         train(recipe, out=tmp_path / "run", data=data)
+    for batch, parts in ((9, 8), (6, 3), (9, 4)):  # 9 in parts of 2; the last 3 in parts of 1; 9 in parts of 3, which would do
+        changed = replace(recipe, batch=batch, accumulate=parts)
+        if (batch, parts) == (9, 4):
+            train(changed, out=tmp_path / "parts", data=data)
+            continue
+        with pytest.raises(ValueError, match=r"or a part of one, has one image.*fewer parts \(accumulate\)"):
+            train(changed, out=tmp_path / "run", data=data)
     assert not (tmp_path / "run").exists()
     train(replace(recipe, batch=5), out=tmp_path / "other", data=data)
 
@@ -457,3 +464,37 @@ def test_an_interruption_amid_torch_s_imports_stays_one(monkeypatch):
     monkeypatch.setattr(torch, "use_deterministic_algorithms", half_imported)
     with pytest.raises(KeyboardInterrupt), algorithms(deterministic=False):
         raise KeyboardInterrupt
+
+
+def test_a_process_that_is_refused_leaves_the_files_of_the_run_alone(tmp_path):
+    with pytest.raises(Stopped):
+        train(SMALL, out=tmp_path, data=few(), on_step=lambda progress: progress["step"] == 15)
+    (tmp_path / "metrics.jsonl").write_text("what the run that is under way wrote since\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for recipe in (SMALL, replace(SMALL, lr=0.7)):
+        with checkpoint.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
+            train(recipe, out=tmp_path, data=few())
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    (tmp_path / "new").mkdir()
+    with checkpoint.locked(tmp_path / "new"), pytest.raises(ValueError, match="another process is training there"):
+        train(SMALL, out=tmp_path / "new", data=few())
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_what_a_run_left_that_was_killed_before_it_saved_is_void(tmp_path):
+    chosen = replace(SMALL, policy="uncertain")
+    with pytest.raises(KeyboardInterrupt):
+        train(chosen, out=tmp_path, data=few(), on_step=interrupt_at(25))
+    assert (tmp_path / compositions.FILE).exists()
+    train(replace(SMALL, epochs=1), out=tmp_path, data=few())
+    assert not (tmp_path / compositions.FILE).exists()
+    assert 'policy = "none"' in (tmp_path / "recipe.toml").read_text()
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 1
+
+
+def interrupt_at(step: int):
+    def on_step(progress):
+        if progress["step"] == step:
+            raise KeyboardInterrupt  # as a kill: nothing is saved
+
+    return on_step

@@ -110,21 +110,16 @@ def predict_command(
 
 def _listed(paths: list[Path], *, textual: bool) -> list[Path]:
     """Return the files, and those of folders in order of their names."""
-    from outspan.data.readers import SUFFIXES
+    from outspan.data.readers import SUFFIXES, files_below
 
     suffixes = {".txt"} if textual else SUFFIXES
     found = []
     for path in paths:
-        below = sorted(file for file in path.rglob("*") if _is_visible(file, path)) if path.is_dir() else [path]
-        below = [file for file in below if file == path or file.suffix.lower() in suffixes]
+        below = sorted(files_below(path, suffixes)) if path.is_dir() else [path]
         if not below:
             raise ValueError(f"{path}: a folder without files of {', '.join(sorted(suffixes))}")
         found += below
     return found
-
-
-def _is_visible(file: Path, folder: Path) -> bool:
-    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:

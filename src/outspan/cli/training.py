@@ -103,7 +103,7 @@ def compare(
     from outspan.policies.named import FROM_FILES, check_recipe, check_text, has_baseline
     from outspan.report.compare import compare_figure, numbers, read_honestly, said_of_chance
     from outspan.train.loop import train
-    from outspan.train.workers import run_all
+    from outspan.train.workers import named, run_all
 
     given = make_recipe(recipe, [*given_options(data=data, model=model), *(changes or [])], is_textual)
     for key in ("policy", "seed"):
@@ -121,8 +121,9 @@ def compare(
     tasks = {}
     dear = ("uncertain", "adversarial")  # first, so that none of them is left alone at the end
     for policy, seed in sorted(itertools.product(names, range(seeds)), key=lambda task: task[0] not in dear):
-        own, folder = replace(recipes[policy], seed=seed), out / f"{policy}-{seed}"
-        tasks[policy, seed] = (f"{policy}, seed {seed}", partial(train, own, out=folder, device=device(), skip_bad=skip_bad))
+        own, folder, title = replace(recipes[policy], seed=seed), out / f"{policy}-{seed}", f"{policy}, seed {seed}"
+        run = partial(train, own, out=folder, device=device(), skip_bad=skip_bad)
+        tasks[policy, seed] = title, partial(named, title, run)
     done = run_all(list(tasks.values()), jobs=jobs, watch=partial(training_progress, reads=jobs == 1))
     found_by = dict(zip(tasks, done, strict=True))
     runs = {policy: [found_by[policy, seed] for seed in range(seeds)] for policy in names}
@@ -141,7 +142,12 @@ def compare(
 
 
 def grid_command(
-    recipe: Annotated[Path, typer.Argument(help="A recipe in which some keys have lists of values, and validation is set.")],
+    recipe: Annotated[
+        Path,
+        typer.Argument(
+            help="A recipe in which some keys have lists of values; validation is set, or the data has a split val."
+        ),
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs; what is there already is not run again.")],
     changes: Set = None,
     jobs: Jobs = 1,
@@ -155,8 +161,9 @@ def grid_command(
 
     watch = partial(training_progress, reads=jobs == 1)
     found = run_grid(*read_grid(recipe, read_changes(changes or [])), out=out, device=device(), jobs=jobs, watch=watch)
-    for name, accuracy in sorted(found["points"].items(), key=lambda item: -item[1]):
-        typer.echo(f"{100 * accuracy:6.2f} % of those held out  {name}")
+    for name, accuracy in sorted(found["points"].items(), key=lambda item: -(item[1] or 0)):
+        said = "diverges" if accuracy is None else f"{100 * accuracy:6.2f} % of those held out"
+        typer.echo(f"{said:26}  {name}")
     typer.echo(f"test accuracy {100 * found['test_accuracy']:.2f} % of {found['chosen']}, trained on all of train, in {out}")
 
 

@@ -7,7 +7,7 @@ import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -170,7 +170,7 @@ def list_folder(path: Path) -> tuple[Listed, Listed, Listed | None, tuple[str, .
     if is_undivided(path):
         classes = _classes(path)
         files, labels = _list_split(path, classes)
-        tested = rng.for_testing([f"{file.parent.name}/{file.name}" for file in files], labels.tolist())
+        tested = rng.for_testing([file.relative_to(path).as_posix() for file in files], labels.tolist())
         sides = [[i for i in range(len(files)) if (i in tested) == testing] for testing in (False, True)]
         train, test = (([files[i] for i in side], labels[side]) for side in sides)
         return train, test, None, classes
@@ -208,7 +208,7 @@ def list_tested(path: Path, classes: tuple[str, ...]) -> Listed:
 def is_undivided(path: Path) -> bool:
     """Return whether a folder has class folders with images, and no splits."""
     split = any((path / name).is_dir() for name in ("train", "test", *_HELD_OUT))
-    return not split and any(file.suffix.lower() in SUFFIXES for name in _classes(path) for file in (path / name).iterdir())
+    return not split and _holds_images(path)
 
 
 def _classes(split: Path) -> tuple[str, ...]:
@@ -217,9 +217,18 @@ def _classes(split: Path) -> tuple[str, ...]:
 
 def has_images(path: Path) -> bool:
     """Return whether some class folder of train holds an image, at any depth: other files may lie beside."""
-    kinds = filter(_is_class, (path / "train").iterdir()) if (path / "train").is_dir() else ()
-    names = (name for kind in kinds for _, _, files in os.walk(kind) for name in files)
-    return any(Path(name).suffix.lower() in SUFFIXES for name in names)
+    return (path / "train").is_dir() and _holds_images(path / "train")
+
+
+def _holds_images(split: Path) -> bool:
+    return any(True for kind in filter(_is_class, split.iterdir()) for _ in files_below(kind, SUFFIXES))
+
+
+def files_below(folder: Path, suffixes: Collection[str]) -> Iterator[Path]:
+    """Return the files of some kinds at any depth below a folder, in no order; hidden ones are none."""
+    for at, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name[0] != "."]
+        yield from (Path(at, name) for name in names if name[0] != "." and os.path.splitext(name)[1].lower() in suffixes)
 
 
 def _is_class(entry: Path) -> bool:
@@ -229,7 +238,7 @@ def _is_class(entry: Path) -> bool:
 def _list_split(split: Path, classes: tuple[str, ...]) -> Listed:
     files, labels = [], []
     for label, name in enumerate(classes):
-        found = sorted(file for file in (split / name).glob("[!.]*") if file.suffix.lower() in SUFFIXES)
+        found = sorted(files_below(split / name, SUFFIXES))
         if not found:
             raise ValueError(
                 f"{split / name}: an empty or missing class folder, expected images ({', '.join(sorted(SUFFIXES))})"

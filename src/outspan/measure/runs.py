@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from outspan.measure.margins import margins
 from outspan.train import OnStep
 from outspan.train.loop import train
 from outspan.train.trained import load_model, predict
+from outspan.train.workers import named
 
 Task = tuple[str, int]  # a configuration and a seed
 Unit = Mapping[Task, Recipe]  # what is trained as one: several perceptrons, or one model
@@ -118,10 +120,7 @@ def _run_alone(
     folder: Folder, name: str, recipe: Recipe, device: torch.device, data: Data | None, on_step: OnStep | None
 ) -> None:
     running, data = folder.running(name, recipe.seed), data or load_for(recipe)
-    try:
-        train(recipe, out=running, data=data, device=device, on_step=on_step)
-    except ValueError as error:
-        raise ValueError(f"{name}, seed {recipe.seed}: {error}") from None
+    named(f"{name}, seed {recipe.seed}", partial(train, recipe, out=running, data=data, device=device), on_step=on_step)
     trained = load_model(running)
     logits = predict(trained.model.to(device), as_read(data.test, recipe), trained.last, device)
     folder.write(name, recipe.seed, logits)

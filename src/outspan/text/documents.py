@@ -24,6 +24,7 @@ TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
 _MOST_CLASSES = 1_000
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
 _END = re.compile(r"""(?<![.!?…])[.!?…]+["'”\u2019)\]]*\s+|(?<!\s)\s*\n\s*""")  # a run is tried once, from its start
+_WHOLE = re.compile(r"(?<=\d)\.0*$")  # what a whole number needs not
 _ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|etc|e\.g|i\.e)|\b[A-Z])\.\s+$")
 
 
@@ -106,6 +107,8 @@ def read_documents(path: Path, *, text: str = "text", label: str = "label") -> R
         rows = list(_rows(path, text, label))
         held = rng.for_testing([text for _, text, _ in rows], [label for *_, label in rows])
         train, test = ([row for i, row in enumerate(rows) if (i in held) == testing] for testing in (False, True))
+    if all(_is_number(label) for *_, label in (*train, *test)):
+        train, test = _as_numbers(train), _as_numbers(test)
     classes = _classes(train, path)
     return _documents(train, classes), _documents(test, classes), classes
 
@@ -132,6 +135,22 @@ def _classes(rows: Sequence[Row], path: Path) -> tuple[str, ...]:
         raise ValueError(f"{path}: the labels are {len(found)} different values in {len(rows)} rows, not classes; "
                          f"label_column names another column")  # fmt: skip
     return tuple(found)
+
+
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_numbers(rows: Sequence[Row]) -> list[Row]:
+    """Return rows whose labels are numbers: 1.0, as tables are written that have had gaps, beside 1 is no other class."""
+    for where, _, label in rows:
+        if not math.isfinite(float(label)):
+            raise ValueError(f"{where}: the label must be a number, as the others are, got {label!r}")
+    return [(where, text, _WHOLE.sub("", label)) for where, text, label in rows]
 
 
 def _place(label: str) -> tuple[float, str]:
@@ -193,8 +212,7 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
             f"{row[text]}{row[label]}".encode()
         except UnicodeEncodeError:  # JSON can write what no text has
             raise ValueError(f"{where}: half a character (a lone surrogate)") from None
-        whole = isinstance(row[label], float) and row[label].is_integer()  # 1.0 beside 1 is no other class
-        yield where, clean(row[text]), str(int(row[label]) if whole else row[label]).strip()
+        yield where, clean(row[text]), str(row[label]).strip()
 
 
 def clean(text: str) -> str:

@@ -8,5 +8,9 @@ OnStep = Callable[
 ]  # told what a progress bar shows; where it returns True the run saves and stops
 
 
+class Diverged(ValueError):
+    """Raised where a loss or a weight is no longer finite."""
+
+
 class Stopped(Exception):
     """Raised after a run was asked to stop and has saved itself."""

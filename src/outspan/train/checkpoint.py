@@ -98,6 +98,11 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_begun(folder: Path) -> bool:
+    """Return whether there is a checkpoint, whole or not."""
+    return bool(_files(folder))
+
+
 def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Return the newest checkpoint that is whole, or None where there is none; a ValueError where all are damaged."""
     damaged = []

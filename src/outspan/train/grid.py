@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from outspan.config import Recipe, default_recipe, read_values, with_values
-from outspan.data.sets import is_textual
+from outspan.data.sets import is_textual, load_for
 from outspan.files import write_json
-from outspan.train.loop import train
-from outspan.train.workers import Watch, run_all, unwatched
+from outspan.train import Diverged, OnStep
+from outspan.train.loop import Summary, train
+from outspan.train.workers import Watch, named, run_all, unwatched
 
 
 def read_grid(path: Path, changes: Mapping[str, Any]) -> tuple[Recipe, Mapping[str, Sequence[Any]]]:
     """Return the recipe in a TOML file and its axes: every key that has a list of values."""
     values = {**read_values(path), **changes}
     axes = {key: value for key, value in values.items() if isinstance(value, list)}
-    begun = default_recipe(str(values.get("data", "")), is_textual)
-    recipe = with_values(begun, {key: value for key, value in values.items() if key not in axes})
+    recipe = with_values(default_recipe(values, is_textual), {key: value for key, value in values.items() if key not in axes})
     if not axes:
         raise ValueError(f"{path}: a grid has a list of values for some key, e.g. lr = [1e-5, 2e-5]")
     for key, choices in axes.items():
         if not choices:
             raise ValueError(f"{path}: {key} has no values")
+    if "optimizer" in axes and "lr" not in values:
+        raise ValueError(f"{path}: optimizers differ in the rate that suits them: set lr")
     points(recipe, axes)  # whatever is wrong with one of them is said before any is trained
-    if not recipe.validation:
-        raise ValueError(f"{path}: a grid is chosen on what is held out of train: set validation")
     return recipe, axes
 
 
@@ -56,15 +56,31 @@ def run_grid(
 ) -> dict[str, Any]:
     """Train every point, choose the best on what is held out after the last epoch, and train that on all of train.
 
-    What is in the folder already is not trained again. The test accuracy is that of the last run alone: it chose nothing.
+    What is in the folder already is not trained again. A point that diverges, whose accuracy is None, is not chosen. The test
+    accuracy is that of the chosen run alone: it chose nothing. Where the data has a split for it, that is the point's.
     """
     asked = points(recipe, axes)
-    runs = [(name, partial(train, point, out=out / name, device=device)) for name, point in asked.items()]
-    done = zip(asked, run_all(runs, jobs=jobs, watch=watch), strict=True)
-    found: dict[str, Any] = {"points": {name: run.metrics[-1]["validation_accuracy"] for name, run in done}}
-    found["chosen"] = max(found["points"], key=found["points"].get)
-    with watch(f"{found['chosen']}, on all of train") as on_step:
-        last = replace(asked[found["chosen"]], validation=0)
-        found["test_accuracy"] = train(last, out=out / f"chosen-{found['chosen']}", device=device, on_step=on_step).accuracy
+    if not all(point.validation for point in asked.values()) and load_for(recipe).validation is None:
+        raise ValueError("a grid is chosen on what is held out of train: set validation")
+    runs = [(name, partial(named, name, partial(_train, point, out / name, device))) for name, point in asked.items()]
+    done: dict[str, Summary | None] = dict(zip(asked, run_all(runs, jobs=jobs, watch=watch), strict=True))
+    held = {name: run.metrics[-1]["validation_accuracy"] for name, run in done.items() if run is not None}
+    if not held:
+        raise ValueError("every point of the grid diverges: try smaller rates")
+    chosen = max(held, key=lambda name: held[name])
+    last = done[chosen]
+    if asked[chosen].validation:
+        with watch(f"{chosen}, on all of train") as on_step:
+            whole = replace(asked[chosen], validation=0)
+            last = train(whole, out=out / f"chosen-{chosen}", device=device, on_step=on_step)
+    assert last is not None
+    found = {"points": {name: held.get(name) for name in asked}, "chosen": chosen, "test_accuracy": last.accuracy}
     write_json(out / "grid.json", found)
     return found
+
+
+def _train(point: Recipe, out: Path, device: str, *, on_step: OnStep | None) -> Summary | None:
+    try:
+        return train(point, out=out, device=device, on_step=on_step)
+    except Diverged:
+        return None

@@ -29,7 +29,7 @@ from outspan.policies.uncertain import evaluating
 from outspan.text.apply import Framed
 from outspan.text.documents import Documents
 from outspan.text.tokens import Encoded
-from outspan.train import OnStep, Stopped, checkpoint, compositions
+from outspan.train import Diverged, OnStep, Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner, Replayed
 from outspan.train.state import State, lr_at, new_state, take_step
 from outspan.train.trained import accuracy, check_same_data, last_step
@@ -70,7 +70,7 @@ class _Unread:
             self.last = loss.item()
             if not math.isfinite(self.last):
                 at = state.step - len(self.steps) + i
-                raise ValueError(f"the loss is {self.last} at step {at}, epoch {len(state.metrics)}: try a smaller lr")
+                raise Diverged(f"the loss is {self.last} at step {at}, epoch {len(state.metrics)}: try a smaller lr")
             state.losses += self.last
             if chosen is not None and losses is not None:
                 compositions.count(state.chosen, drawn, chosen, losses, self.depth)
@@ -107,13 +107,16 @@ def train(
         file = file_and_function(recipe.policy_file)[0]
         recipe = replace(recipe, policy_file=_from_anywhere(file) + recipe.policy_file[len(file) :])
         run = _Run(recipe, out, device, data or load_for(recipe, skip_bad=skip_bad), setting)
-        if run.state.step < run.steps:
-            on_begin(run.said())
-        return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
+        out.mkdir(parents=True, exist_ok=True)  # all that may be refused without looking into it has been
+        with checkpoint.locked(out):  # nothing is read or written before: another run's files are its own
+            run.take_up()
+            if run.state.step < run.steps:
+                on_begin(run.said())
+            return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
 
 
 class _Run:
-    """A run in its folder, begun or taken up where it stands."""
+    """A run and its folder, which it is the only process in from when it is taken up."""
 
     def __init__(self, recipe: Recipe, out: Path, device: torch.device, data: Data, setting: dict[str, bool]) -> None:
         self.recipe, self.out, self.device = recipe, out, device
@@ -124,6 +127,8 @@ class _Run:
             if is_for_images(recipe.model):
                 raise ValueError(f"model {recipe.model!r} is for images; for text give a name on the hub or a folder")
         split, self.test = as_read(kept, recipe, train=True), as_read(self.data.test, recipe)
+        if held is not None and self.data.validation is not None:
+            raise ValueError(f"validation must be 0 where the data has a validation split of its own, got {recipe.validation}")
         held = self.data.validation if held is None else held
         self.held = None if held is None else as_read(held, recipe)
         self.split = split.to(device)
@@ -131,12 +136,13 @@ class _Run:
         self.last = last_step(mean, std, on_gpu=device.type == "cuda")
         if isinstance(self.last, Framed):
             setting = setting | {"graphs": False}  # batches of text differ in length
-        found = checkpoint.load(out)
-        begun = replace(recipe, weights="") if found is not None else recipe  # what it began with is no longer needed
+        begun = replace(recipe, weights="") if checkpoint.is_begun(out) else recipe  # what it began with is no longer needed
         self.state = new_state(begun, split.shape, len(self.data.classes), device)
         if isinstance(self.last, Normalize):
             each = {"uncertain": recipe.keep, "adversarial": recipe.adversaries}.get(recipe.policy, 1)
-            _check_fit(recipe.model, self.state.model, split.shape, last=each * (len(split) % recipe.batch))
+            batches = {min(recipe.batch, len(split)), len(split) % recipe.batch} - {0}
+            least = min(_least_part(each * batch, recipe.accumulate) for batch in batches)
+            _check_fit(recipe.model, self.state.model, split.shape, least)
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
         self.about |= {"mean": list(mean), "std": list(std)}
         if recipe.policy_file:
@@ -154,20 +160,25 @@ class _Run:
         self.learns = self.policy if isinstance(self.policy, Learns) else None
         if (out / "models").is_dir() and (out / "settings.json").exists():
             raise ValueError(f"{out}: the folder of a measure, not of a run; give another")
-        out.mkdir(parents=True, exist_ok=True)  # all that may be refused has been
-        if found is None:
-            text = write_recipe(recipe).encode(errors="surrogateescape")  # a path may be any bytes
-            write_whole(out / "recipe.toml", lambda partial: partial.write_bytes(text))
-        else:
-            _same_run(recipe, self.about, self.setting, found[1], out)
-            self.about = found[1]["data"] | self.about  # of weights that are no longer there what is known of them
-            self.state.restore(*found)
-            write_lines(out / "metrics.jsonl", self.state.metrics)  # a kill may have come between the two
-            if self.learns is not None:
-                self.learns.restore({k.removeprefix("policy."): v for k, v in found[0].items() if k.startswith("policy.")})
         self.unread = _Unread(recipe.depth, device)
         self.epoch_steps = -(-len(split) // recipe.batch)
         self.steps = recipe.epochs * self.epoch_steps
+
+    def take_up(self) -> None:
+        """Begin, or go on where the folder's newest checkpoint stands; one of another recipe or of other data is refused."""
+        found = checkpoint.load(self.out)
+        if found is None:
+            for name in ("metrics.jsonl", compositions.FILE):  # of a run that was killed before it saved
+                (self.out / name).unlink(missing_ok=True)
+            text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may be any bytes
+            write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
+        else:
+            _same_run(self.recipe, self.about, self.setting, found[1], self.out)
+            self.about = found[1]["data"] | self.about  # of weights that are no longer there what is known of them
+            self.state.restore(*found)
+            write_lines(self.out / "metrics.jsonl", self.state.metrics)  # a kill may have come between the two
+            if self.learns is not None:
+                self.learns.restore({k.removeprefix("policy."): v for k, v in found[0].items() if k.startswith("policy.")})
         self.saved, self.saving, self.before = time.perf_counter(), 0.0, self.state.seconds
         self.began = self.saved
 
@@ -184,11 +195,7 @@ class _Run:
         return f"{of}; {recipe.model}, {weights:,} parameters; {policy}; {self.device.type}{at}"
 
     def go(self, on_step: OnStep | None, save_every: float, writer: Any) -> Summary:
-        """Train to the end, or until `on_step` asks to stop, as the only process in the folder."""
-        with checkpoint.locked(self.out):
-            return self._go(on_step, save_every, writer)
-
-    def _go(self, on_step: OnStep | None, save_every: float, writer: Any) -> Summary:
+        """Train to the end, or until `on_step` asks to stop."""
         state, recipe = self.state, self.recipe
         while state.step < self.steps:
             epoch, at = divmod(state.step, self.epoch_steps)
@@ -247,7 +254,7 @@ class _Run:
         if self.learns is not None:
             tensors |= {f"policy.{name}": tensor for name, tensor in self.learns.tensors().items()}
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-            raise ValueError(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
+            raise Diverged(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
         meta = {"recipe": asdict(self.recipe), "data": self.about, "setting": self.setting, **state.meta()}
         checkpoint.save(self.out, state.step, tensors, meta)
         self.saved = time.perf_counter()
@@ -285,8 +292,14 @@ def found_from_anywhere(recipe: Recipe) -> Recipe:
     return recipe if recipe.data in SETS else replace(recipe, data=_from_anywhere(recipe.data))
 
 
-def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...], *, last: int) -> None:
-    """Refuse images that the model does not take, and a `last` batch of one that it cannot normalise."""
+def _least_part(batch: int, parts: int) -> int:
+    """Return how many images the last part of a batch has, which is its smallest."""
+    size = -(-batch // parts)
+    return batch % size or size
+
+
+def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...], least: int) -> None:
+    """Refuse images that the model does not take, and parts of batches that it cannot normalise: the smallest has `least`."""
     device = next(model.parameters()).device
     try:
         with evaluating(model):
@@ -294,14 +307,14 @@ def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...], *, last: int
     except (RuntimeError, AssertionError, ValueError, IndexError) as error:
         size = " x ".join(map(str, shape))
         raise ValueError(f"model {name!r} does not take images of {size} ({first_line(error)})") from None
-    if last == 1:
+    if least == 1:
         try:
             with torch.no_grad():
                 copy.deepcopy(model).train()(torch.zeros(1, *shape, device=device))  # a copy: its statistics would move
         except ValueError:
             raise ValueError(
-                f"an epoch's last batch has one image, and {name!r} cannot normalise one alone at {shape[1]} x {shape[2]}: "
-                "take another batch or larger images"
+                f"an epoch's last batch, or a part of one, has one image, and {name!r} cannot normalise one alone at "
+                f"{shape[1]} x {shape[2]}: take another batch, fewer parts (accumulate) or larger images"
             ) from None
 
 

@@ -24,6 +24,14 @@ def unwatched(title: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+def named(title: str, run: Run, *, on_step: OnStep | None) -> Any:
+    """Return what a run returns; where something is wrong, say of which run."""
+    try:
+        return run(on_step=on_step)
+    except ValueError as error:
+        raise ValueError(f"{title}: {error}") from None
+
+
 def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = unwatched) -> list[Any]:
     """Return what each run, after its title, returns; `watch` is asked for the `on_step` of each, or of all that run at a time.
 

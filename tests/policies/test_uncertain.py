@@ -1,6 +1,7 @@
 """Algorithm 1, and the plain policies behind the same call."""
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -10,7 +11,25 @@ from torch import nn
 
 import outspan
 from conftest import make_images, seeds
-from outspan import Adversarial, Normalize, Plain, Plan, Uncertain, apply, mix_labels, normalize, rng, sequence, uniform
+from outspan import (
+    Adversarial,
+    Normalize,
+    Plain,
+    Plan,
+    Step,
+    Uncertain,
+    apply,
+    augmix,
+    autoaugment,
+    cutmix,
+    mix_labels,
+    mixup,
+    normalize,
+    rng,
+    sequence,
+    uniform,
+)  # fmt: skip
+from outspan.policies.proposals import blend
 from outspan.policies.published import DEFAULTS
 from outspan.policies.uncertain import choose
 
@@ -155,12 +174,50 @@ def test_the_number_of_classes_is_asked_of_the_model():
         ({"select": "best"}, "select must be 'max', 'proportional' or a power of at least 0, got 'best'"),
         ({"select": -1.0}, "select must be"),
         ({"select": math.nan}, "select must be"),
+        ({"model": abs}, "model must be a torch module, got builtin_function_or_method"),
+        ({"loss": nn.CrossEntropyLoss()}, "loss must be a function of .*, got the module CrossEntropyLoss"),
         ({"defaults": "cifra"}, "defaults must be a proposal or one of none, cifar, .*, mixup, got 'cifra'"),
     ],
 )
-def test_refuses_dials_by_name(options, message):
+def test_refuses_dials_by_name(options, message, unchecked):
     with pytest.raises(ValueError, match=message):
-        Uncertain(network(), uniform(2), **options)
+        Uncertain(**{"model": network(), "propose": uniform(2), **options})
+
+
+class Wrapped(nn.Module):
+    """Returns what models of other libraries do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, images):
+        return {"logits": self.inner(images)}
+
+
+@pytest.mark.parametrize(
+    ("options", "step", "message"),
+    [
+        ({"classes": 3}, 0, "classes must be as many as the model has logits, 5, got 3"),
+        ({"model": Wrapped()}, 0, "must return logits, .* got dict"),
+        ({"model": Wrapped(), "score_every": 2}, 1, "must return logits, .* got dict"),
+        ({"loss": lambda logits, targets, reduction: logits.mean()}, 0, r"a loss a sample, \[28\], got \[\]"),
+    ],
+)
+def test_refuses_what_a_model_or_loss_returns_by_name(options, step, message):
+    policy = Uncertain(**{"model": network(), "propose": uniform(2), "normalize": NORMALIZE, **options})
+    with pytest.raises(ValueError, match=message):
+        policy(*batch(), step=step)
+
+
+@pytest.mark.parametrize(
+    "propose", [uniform(2), augmix(), mixup(), cutmix(), autoaugment(), blend(Step("invert"), Step("blur"))]
+)
+def test_a_policy_goes_to_another_process_and_draws_the_same(propose):
+    for policy in (Plain(propose, 5, defaults="cifar"), Uncertain(network(), propose, candidates=2, defaults="cifar")):
+        there, here = (own(*batch(), step=3) for own in (pickle.loads(pickle.dumps(policy)), policy))  # noqa: S301
+        assert there.drawn.to_json() == here.drawn.to_json()
+        assert torch.equal(there.images, here.images)
 
 
 def test_plain_is_what_was_proposed_and_then_the_defaults():

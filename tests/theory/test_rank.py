@@ -139,6 +139,12 @@ def test_ranking_is_sorted_deterministic_and_held_against_what_is_measured(small
     assert rank(small, names, samples=10).spearman == {}
 
 
+def test_the_model_knows_as_many_images_as_there_are_up_to_400(small):
+    assert rank(small, ["rotate"]).samples == 31  # 40, of which a fifth chooses lam, and one
+    assert rank(small, ["rotate"], features=10).samples == 9
+    assert rank(load("digits"), ["invert"], draws=1).samples == 400
+
+
 def test_random_features_take_more_samples_than_pixels(small):
     more = Split(small.train.images.repeat(2, 1, 1, 1), small.train.labels.repeat(2))
     found = rank(Data("more", more, more, small.classes), ["rotate"], samples=38, features=200, draws=1)

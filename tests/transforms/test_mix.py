@@ -54,6 +54,7 @@ def test_labels_are_those_of_the_rows_that_come_out():
         (torch.tensor([0, -1]), r"labels must lie in"),
         (torch.tensor([0.0, 1.0]), "labels must be class numbers"),
         (torch.zeros(2, 4), "soft labels must have 3 columns, got 4"),
+        (torch.tensor([[0.5, 0.5, 0.0], [torch.nan, 0.0, 0.0]]), "soft labels must be finite, got NaN or infinity"),
         (torch.tensor([0]), "the plan reads image 1, the batch has 1"),
     ],
 )

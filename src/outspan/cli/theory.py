@@ -115,7 +115,9 @@ def rank_command(
     transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
     measured: Annotated[Path | None, typer.Option(help='JSON of error scores by name, {"rotate": 1.08, …}.')] = None,
     figure: Annotated[Path | None, typer.Option(help="A PNG of predicted against measured.")] = None,
-    samples: Annotated[int, typer.Option(help="Images that the model knows, below the dimension.")] = 400,
+    samples: Annotated[
+        int | None, typer.Option(help="Images that the model knows, below the dimension; 400 where there are as many.")
+    ] = None,
     features: Annotated[int, typer.Option(help="Random features; 0 for the pixels.")] = 0,
     size: Annotated[int, typer.Option(min=1, help="Of images read from a folder.")] = 224,
     draws: Annotated[int, typer.Option(help="Levels a transform.")] = 8,

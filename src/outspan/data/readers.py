@@ -121,12 +121,11 @@ def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
     Images are bytes [N, C, H, W], [N, H, W, C] or [N, H, W]; labels are whole numbers [N].
     """
-    _read(path, limit=0)
+    if _read(path, limit=2) != b"PK":
+        raise ValueError(f"{path}: not an .npz file, which is a zip archive of arrays")
     found = []
     try:
         with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("an array, not an .npz archive of arrays")
             for kind in ("train", "test"):
                 for part in ("images", "labels"):
                     key = f"{kind}_{part}"

@@ -158,6 +158,9 @@ def _encoded(documents: Documents, model: str, length: int, truncate: str, cache
 
 
 def _from_arrays(name: str, *arrays: Tensor) -> Data:
+    for kind, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
+        if len(images) != len(labels):
+            raise ValueError(f"{name}: the {len(images)} {kind} images have {len(labels)} labels")
     train, test = Split(arrays[0], arrays[1]), Split(arrays[2], arrays[3])
     count = int(train.labels.max()) + 1 if len(train) else 0
     if count > _MOST_CLASSES:

@@ -14,7 +14,7 @@ from outspan.policies.proposals import Proposal, Schedule, Step, blend, over_ran
 from outspan.policies.uncertain import Uncertain
 from outspan.text.apply import Framed
 from outspan.transforms.normalize import Normalize
-from outspan.transforms.table import ALL, PAPER_16, TEXT_TRANSFORMS, find
+from outspan.transforms.table import ALL, PAPER_16, TEXT_TRANSFORMS, TRANSFORMS, find
 
 SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -69,6 +69,10 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize |
     check_recipe(recipe)
     if isinstance(last, Framed):
         check_text(recipe)
+    elif "transforms" in POLICIES[recipe.policy]:
+        for name in transforms_of(recipe.transforms):
+            if name in TEXT_TRANSFORMS:
+                raise ValueError(f"transform {name!r} is of text; for images there are {', '.join(TRANSFORMS)}")
     family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILY.get(data.name, "cifar")
     epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
     common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -65,13 +65,20 @@ def propose(options: Sequence[Step], depth: int, pick: Pick) -> Proposal:
 
 def one_pair(options: Sequence[Step]) -> Proposal:
     """Return the proposal that gives a row one of the pairs that stand next to one another in `options`, all alike likely."""
-    pairs = np.uint64(len(options) // 2)
+    return propose(options, 2, partial(_pick_pair, np.uint64(len(options) // 2)))
 
-    def pick(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
-        pair = (bits[:, :1] * pairs >> np.uint64(20)).astype(np.intp)
-        return 2 * pair + np.arange(2)
 
-    return propose(options, 2, pick)
+# What picks is a partial of a function and no closure: policies are sent to other processes.
+def _pick_pair(pairs: np.uint64, bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
+    return 2 * (bits[:, :1] * pairs >> np.uint64(20)).astype(np.intp) + np.arange(2)
+
+
+def _pick_in_order(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
+    return np.broadcast_to(np.arange(bits.shape[1]), bits.shape)
+
+
+def _pick_any(count: int, replacement: bool, bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
+    return _choose(bits, count, replacement)
 
 
 class _Picked:
@@ -186,15 +193,14 @@ def side_by_side(plans: Sequence[Plan], size: int) -> Plan:
 
 def sequence(*steps: Step) -> Proposal:
     """Give every row these steps in order."""
-    order = np.arange(len(steps))
-    return propose(steps, len(steps), lambda bits, _: np.broadcast_to(order, bits.shape))
+    return propose(steps, len(steps), _pick_in_order)
 
 
 def any_of(options: Sequence[Step], depth: int, *, replacement: bool = True) -> Proposal:
     """Give every row `depth` of the options, each alike; without replacement they are distinct."""
     if depth < 0 or (depth > len(options) and not replacement) or (depth and not options):
         raise ValueError(f"depth must lie in [0, {len(options)}], the number of transforms to draw from, got {depth}")
-    return propose(options, depth, lambda bits, _: _choose(bits, len(options), replacement))
+    return propose(options, depth, partial(_pick_any, len(options), replacement))
 
 
 def uniform(
@@ -227,27 +233,25 @@ def blend(*steps: Step) -> Proposal:
     """
     if len(steps) < 2 or any(find(step.name).mixes for step in steps):
         raise ValueError(f"a blend is of 2 or more transforms that keep labels, got {[step.name for step in steps]}")
-    alone = [sequence(step) for step in steps]
-    late = len(steps) - 1
+    return partial(_draw_blend, [sequence(step) for step in steps])
 
-    def draw(size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
-        rows = size * candidates
-        plan = Plan.cat([one(size, rng=rng, candidates=candidates) for one in alone])
-        helpers = torch.full((len(plan.ops), late), -1)
-        helpers[:rows] = torch.arange(rows).unsqueeze(1) + rows * torch.arange(1, late + 1)
-        weights = torch.zeros((len(plan.ops), late))
-        weights[:rows] = 1 / torch.arange(2, late + 2)  # each its share of what is there by then
-        return Plan(
-            (*plan.names, "mixup"),
-            torch.cat([plan.ops, torch.where(helpers >= 0, len(plan.names), -1).short()], dim=1),
-            torch.cat([plan.levels, weights], dim=1),
-            torch.nn.functional.pad(plan.places, (0, 0, 0, late)),
-            torch.cat([plan.partners, helpers], dim=1),
-            plan.source,
-            torch.arange(rows),
-        )
 
-    return draw
+def _draw_blend(alone: Sequence[Proposal], size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
+    rows, late = size * candidates, len(alone) - 1
+    plan = Plan.cat([one(size, rng=rng, candidates=candidates) for one in alone])
+    helpers = torch.full((len(plan.ops), late), -1)
+    helpers[:rows] = torch.arange(rows).unsqueeze(1) + rows * torch.arange(1, late + 1)
+    weights = torch.zeros((len(plan.ops), late))
+    weights[:rows] = 1 / torch.arange(2, late + 2)  # each its share of what is there by then
+    return Plan(
+        (*plan.names, "mixup"),
+        torch.cat([plan.ops, torch.where(helpers >= 0, len(plan.names), -1).short()], dim=1),
+        torch.cat([plan.levels, weights], dim=1),
+        torch.nn.functional.pad(plan.places, (0, 0, 0, late)),
+        torch.cat([plan.partners, helpers], dim=1),
+        plan.source,
+        torch.arange(rows),
+    )
 
 
 @lru_cache(maxsize=64)

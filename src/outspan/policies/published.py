@@ -1,7 +1,8 @@
 """Augmentations as their papers publish them, each a proposal. Ranges are in the unit of our levels."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -81,22 +82,19 @@ def at_share(name: str, share: float, probability: float = 1.0) -> Step:
 
 def mixup(alpha: float = 1.0) -> Proposal:
     """Mixup (arXiv:1710.09412): every image with another, at a weight from Beta(alpha, alpha)."""
-    return _with_levels(Step("mixup"), lambda rng, shape: rng.beta(alpha, alpha, shape))
+    return partial(_draw_mixed, sequence(Step("mixup")), alpha)
 
 
 def cutmix(alpha: float = 1.0) -> Proposal:
     """CutMix (arXiv:1905.04899): another image in a square of area 1 - Beta(alpha, alpha)."""
-    return _with_levels(Step("cutmix"), lambda rng, shape: np.sqrt(1 - rng.beta(alpha, alpha, shape)))
+    return partial(_draw_mixed, sequence(Step("cutmix")), alpha)
 
 
-def _with_levels(step: Step, law: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]) -> Proposal:
-    whole = sequence(step)
-
-    def draw(size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
-        plan = whole(size, rng=rng, candidates=candidates)
-        return replace(plan, levels=torch.from_numpy(law(rng, tuple(plan.ops.shape)).astype(np.float32)))
-
-    return draw
+def _draw_mixed(whole: Proposal, alpha: float, size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
+    plan = whole(size, rng=rng, candidates=candidates)
+    share = rng.beta(alpha, alpha, tuple(plan.ops.shape))
+    levels = np.sqrt(1 - share) if plan.names == ("cutmix",) else share
+    return replace(plan, levels=torch.from_numpy(levels.astype(np.float32)))
 
 
 def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float = 1.0) -> Proposal:
@@ -112,30 +110,32 @@ def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float 
     low, high = 0.01, severity / 10
     graded = [Step(n, low * reach[n], high * reach[n], mirrored=TRANSFORMS[n].signed) for n in names if n != "posterize"]
     chains = any_of([*graded, Step("posterize", 1.0, 1 + min(high, 0.5))], depth)
+    return partial(_draw_augmix, chains, width, depth, alpha)
 
-    def draw(size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
-        rows = size * candidates
-        chain = chains(size, rng=rng, candidates=candidates * width)
-        lengths = torch.from_numpy(rng.integers(1, depth + 1, rows * width))
-        ops = chain.ops.masked_fill(torch.arange(depth) >= lengths.unsqueeze(1), -1)
-        blend = len(chain.names)
-        kept = rng.beta(alpha, alpha, (rows, 1))  # the share of the image itself
-        shares = (1 - kept) * rng.dirichlet(np.full(width, alpha), rows)
-        # Blended in one after the other: each weight is its share of what is left after the later ones.
-        left = np.cumsum(np.concatenate([kept, shares], axis=1), axis=1)[:, 1:]
-        weights = torch.from_numpy((shares / np.maximum(left, 1e-12)).clip(0, 1).astype(np.float32))
-        helpers = torch.arange(rows * width).view(rows, width) + rows
-        return Plan(
-            (*chain.names, "mixup"),
-            _corners(torch.full((rows, width), blend, dtype=torch.int16), ops, -1),
-            _corners(weights, chain.levels, 0.0),
-            torch.zeros((rows * (width + 1), depth + width, 4)),
-            _corners(helpers, torch.full((rows * width, depth), -1), -1),
-            torch.cat([torch.arange(size).repeat_interleave(candidates), chain.source]),
-            torch.arange(rows),
-        )
 
-    return draw
+def _draw_augmix(
+    chains: Proposal, width: int, depth: int, alpha: float, size: int, *, rng: np.random.Generator, candidates: int = 1
+) -> Plan:
+    rows = size * candidates
+    chain = chains(size, rng=rng, candidates=candidates * width)
+    lengths = torch.from_numpy(rng.integers(1, depth + 1, rows * width))
+    ops = chain.ops.masked_fill(torch.arange(depth) >= lengths.unsqueeze(1), -1)
+    blend = len(chain.names)
+    kept = rng.beta(alpha, alpha, (rows, 1))  # the share of the image itself
+    shares = (1 - kept) * rng.dirichlet(np.full(width, alpha), rows)
+    # Blended in one after the other: each weight is its share of what is left after the later ones.
+    left = np.cumsum(np.concatenate([kept, shares], axis=1), axis=1)[:, 1:]
+    weights = torch.from_numpy((shares / np.maximum(left, 1e-12)).clip(0, 1).astype(np.float32))
+    helpers = torch.arange(rows * width).view(rows, width) + rows
+    return Plan(
+        (*chain.names, "mixup"),
+        _corners(torch.full((rows, width), blend, dtype=torch.int16), ops, -1),
+        _corners(weights, chain.levels, 0.0),
+        torch.zeros((rows * (width + 1), depth + width, 4)),
+        _corners(helpers, torch.full((rows * width, depth), -1), -1),
+        torch.cat([torch.arange(size).repeat_interleave(candidates), chain.source]),
+        torch.arange(rows),
+    )
 
 
 def _corners(images: torch.Tensor, chains: torch.Tensor, empty: float) -> torch.Tensor:

@@ -54,6 +54,11 @@ class Uncertain:
         known = isinstance(self.select, str) and self.select in _POWERS
         if not known and (isinstance(self.select, str) or not self.select >= 0):
             raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {self.select!r}")
+        if not isinstance(self.model, nn.Module):
+            raise ValueError(f"model must be a torch module, got {type(self.model).__name__}")
+        if isinstance(self.loss, nn.Module):  # it has its reduction from when it was made
+            how = 'a function of (logits, targets, reduction="none"), as torch.nn.functional has'
+            raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
         find_defaults(self.defaults)
 
     def __call__(self, images: Images | Passages, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
@@ -67,8 +72,15 @@ class Uncertain:
             return Batch(pixels, aim(images, labels, plan, self._count_classes(pixels)), plan)
         with evaluating(self.model):
             logits = _logits(self.model(pixels))
-            targets = aim(images, labels, plan, self.classes or logits.shape[1])
-            losses = self.loss(logits, targets, reduction="none").view(len(images), count)
+            if self.classes not in (None, logits.shape[1]):
+                raise ValueError(f"classes must be as many as the model has logits, {logits.shape[1]}, got {self.classes}")
+            targets = aim(images, labels, plan, logits.shape[1])
+            losses = self.loss(logits, targets, reduction="none")
+            if losses.shape != (len(logits),):
+                raise ValueError(
+                    f'loss(…, reduction="none") must return a loss a sample, [{len(logits)}], got {list(losses.shape)}'
+                )
+            losses = losses.view(len(images), count)
             score = losses - _entropy(targets).view_as(losses) if self.score == "excess" else losses
         chosen = choose(score, self.keep, self._power, seed=self.seed, step=step)
         losses, targets = losses.clone(), targets.clone()  # out of inference mode
@@ -82,7 +94,7 @@ class Uncertain:
         if self.classes is not None:
             return self.classes
         with evaluating(self.model):
-            return self.model(pixels[:1]).shape[1]
+            return _logits(self.model(pixels[:1])).shape[1]
 
 
 def _logits(found: Any) -> Float32[Tensor, "B classes"]:

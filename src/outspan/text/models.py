@@ -1,6 +1,8 @@
 """Pretrained text classifiers through transformers: safetensors alone, and no code but the library's own."""
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +43,13 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
     if most is not None and length > most:
         raise ValueError(f"length must be at most the {most} positions of {name!r}, got {length}")
     config.pad_token_id = _padding(name, config)
-    with _quietly(transformers):
-        model, loaded = _ask(
-            name,
-            lambda: transformers.AutoModelForSequenceClassification.from_pretrained(
-                name, config=config, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
-                ignore_mismatched_sizes=True, output_loading_info=True,  # a head for other classes is replaced
-            ),
-        )  # fmt: skip
+    model, loaded = _ask(
+        name,
+        lambda: transformers.AutoModelForSequenceClassification.from_pretrained(
+            name, config=config, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
+            ignore_mismatched_sizes=True, output_loading_info=True,  # a head for other classes is replaced
+        ),
+    )  # fmt: skip
     _check_weights(name, model, loaded)
     found = Classifier(model.eval(), config.pad_token_id)
     try:
@@ -72,9 +73,8 @@ def _check_weights(name: str, model: Any, loaded: Mapping[str, Any]) -> None:
 def load_tokenizer(name: str) -> Tokenizer:
     """Return the fast tokenizer that belongs to a model, by its name on the hub or its folder."""
     transformers = _transformers(name)
-    with _quietly(transformers):
-        found = _ask(name, lambda: transformers.AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False))
-        config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
+    found = _ask(name, lambda: transformers.AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False))
+    config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not getattr(found, "is_fast", False):
         raise ValueError(f"model {name!r} has no fast tokenizer (tokenizer.json)")
     return _ask(name, lambda: wrap_tokenizer(found.backend_tokenizer, _padding(name, config)))
@@ -110,28 +110,30 @@ def _padding(name: str, config: Any) -> int:
     return known[0]
 
 
-class _quietly:
-    """Keep transformers from printing: that a head is new is what fine-tuning is."""
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep transformers and its hub from printing: that a head is new is what fine-tuning is, and what fails is said once."""
+    from transformers.utils import logging as said  # pyright: ignore[reportMissingImports]
 
-    def __init__(self, transformers: Any) -> None:
-        self.logging = transformers.utils.logging
-
-    def __enter__(self) -> None:
-        self.before = self.logging.get_verbosity()
-        self.bars = self.logging.is_progress_bar_enabled()
-        self.logging.set_verbosity_error()
-        self.logging.disable_progress_bar()
-
-    def __exit__(self, *_: Any) -> None:
-        self.logging.set_verbosity(self.before)
-        if self.bars:
-            self.logging.enable_progress_bar()
+    hub = logging.getLogger("huggingface_hub")
+    before, bars, hubs = said.get_verbosity(), said.is_progress_bar_enabled(), hub.level
+    said.set_verbosity_error()
+    said.disable_progress_bar()
+    hub.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        said.set_verbosity(before)
+        hub.setLevel(hubs)
+        if bars:
+            said.enable_progress_bar()
 
 
 def _ask(name: str, load: Callable[[], Any]) -> Any:
     """Load from the hub or a folder; whatever is wrong is a ValueError of one line."""
     try:
-        return load()
+        with _quietly():
+            return load()
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ImportError, SafetensorError) as error:
         how = "" if Path(name).is_dir() else "; without the hub, give a folder: --model FOLDER"
         raise ValueError(f"model {name!r} cannot be loaded ({first_line(error)}){how}") from None

@@ -35,6 +35,7 @@ LINEAR = (
 PREDICTORS = ("energy", "along", "gain", "net")
 _MOST_PIXELS = 4096  # beyond, a p x p system is no longer a matter of seconds
 _MOST_WEIGHTS = 10**8  # 0.8 GB of random features
+_SAMPLES = 400  # images that the model knows, where there are as many
 _FIT, _HELD_OUT = 20_000, 2_000  # images for beta, and to choose lam by
 _CHUNK = 200  # images as numbers at a time: of 224 x 224 they are 0.2 GB
 
@@ -76,7 +77,7 @@ def rank(
     data: Data,
     names: Sequence[str],
     *,
-    samples: int = 400,
+    samples: int | None = None,
     features: int = 0,
     draws: int = 8,
     seed: int = 0,
@@ -93,6 +94,7 @@ def rank(
     kept = min(_HELD_OUT, max(1, len(order) // 5))
     held, known = order[:kept], order[kept:][:_FIT]
     p = features or math.prod(data.train.shape)
+    samples = min(_SAMPLES, len(known) - 1, p - 1) if samples is None else samples
     if not 1 <= samples < min(len(known), p):
         most = f"below the dimension {p} and the {len(known)} train images that are not held out"
         raise ValueError(f"{data.name}: samples must be at least 1 and {most}, got {samples}")

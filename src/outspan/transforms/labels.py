@@ -41,6 +41,8 @@ def _soft(labels: Tensor, classes: int) -> Tensor:
     if labels.ndim == 2:
         if labels.shape[1] != classes:
             raise ValueError(f"soft labels must have {classes} columns, got {labels.shape[1]}")
+        if labels.device.type == "cpu" and not labels.isfinite().all():  # a GPU's host would wait for this look
+            raise ValueError("soft labels must be finite, got NaN or infinity")
         return labels.double()
     if labels.is_floating_point() or labels.ndim != 1:
         raise ValueError(f"labels must be class numbers [B] or soft [B, {classes}], got {labels.dtype} {list(labels.shape)}")

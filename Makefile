@@ -11,7 +11,7 @@ demo: .venv/core  ## the main job on embedded digits: three policies, three seed
 	$(BIN)/outspan measure --transforms rotate,shear_x,cutout,invert --seeds 3 --set epochs=5 -o demo/measured
 
 test: .venv/ready  ## the whole suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker a core: numpy's own threads would wait for one another
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker a core: threads of their own would wait for one another
 
 lint: .venv/ready  ## style and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyright

@@ -58,6 +58,12 @@ def _resized_crop(image: Image.Image, place: list[float]) -> Image.Image:
     return image.resize(image.size, Image.Resampling.BILINEAR, (x, y, x + w, y + h))
 
 
+def _posterize(image: Image.Image, bits: int) -> Image.Image:
+    if bits == 0:  # black until Pillow 12, refused since
+        return Image.new(image.mode, image.size)
+    return ImageOps.posterize(image, bits)
+
+
 CALLS = {
     "identity": lambda im, level, place, partner, fill: im,
     "auto_contrast": lambda im, level, place, partner, fill: ImageOps.autocontrast(im),
@@ -67,7 +73,7 @@ CALLS = {
     "color": lambda im, level, place, partner, fill: ImageEnhance.Color(im).enhance(1 + 0.9 * level),
     "contrast": lambda im, level, place, partner, fill: ImageEnhance.Contrast(im).enhance(1 + 0.9 * level),
     "sharpness": lambda im, level, place, partner, fill: ImageEnhance.Sharpness(im).enhance(1 + 0.9 * level),
-    "posterize": lambda im, level, place, partner, fill: ImageOps.posterize(im, 8 - round(4 * level)),
+    "posterize": lambda im, level, place, partner, fill: _posterize(im, 8 - round(4 * level)),
     "solarize": lambda im, level, place, partner, fill: ImageOps.solarize(im, int(256 * (1 - level))),
     "rotate": lambda im, level, place, partner, fill: im.rotate(30 * level),
     "shear_x": lambda im, level, place, partner, fill: _affine(im, 1, 0.3 * level, 0, 0, 1, 0),

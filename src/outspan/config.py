@@ -14,6 +14,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
+PROFILES = ("paper", "released")  # whose ranges: the paper's, or those of its authors' code
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -47,6 +49,7 @@ class Recipe:
     transforms: str = "paper16"  # "paper16", "geometric", or names with commas
     depth: int = 2
     probability: float = 0.5
+    profile: str = "paper"  # whose ranges: "paper", or "released", the authors' code, whose posterize keeps 0 to 3 bits
     candidates: int = 4
     keep: int = 1
     select: str = "max"  # "max", "proportional" or a power
@@ -83,6 +86,7 @@ class Recipe:
             "validation": self.validation >= 0,
             "candidates": self.candidates >= 1,
             "keep": 1 <= self.keep <= self.candidates,
+            "profile": self.profile in PROFILES,
             "score": self.score in ("loss", "excess"),
             "score_every": self.score_every >= 1,
             "same_class": self.same_class == -1 or 0 <= self.same_class <= 1,
@@ -108,6 +112,7 @@ _ALLOWED = {
     "share": "(0, 1]",
     "truncate": "head, tail, head+tail",
     "keep": "1 to candidates",
+    "profile": ", ".join(PROFILES),
     "score": "loss, excess",
     "same_class": "[0, 1], or -1",
     "adversaries": "2 or more",

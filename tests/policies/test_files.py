@@ -169,6 +169,9 @@ def test_pbas_magnitudes_are_tenths_of_its_ranges(tmp_path):
         "cutout": {0.25},  # 8 of 32 pixels
         "posterize": {2.0},
     }
+    most = policy(posterize=(10, 10))
+    found = magnitudes(schedule(tmp_path / "most", [change(most, most, epoch=1)]).at(0)(900, rng=rng.generator(0)))
+    assert found["posterize"] == {0.0}  # none of 4 bits is left
 
 
 def test_pba_applies_none_one_or_two_in_random_order(tmp_path):

@@ -151,6 +151,17 @@ def test_a_blend_of_three_is_even():
             blend(*steps)
 
 
+def test_the_released_code_s_posterize_leaves_3_to_0_bits_alike_often():
+    plan = uniform(1, transforms=("posterize",), probability=1.0, profile="released")(4000, rng=rng.generator(0))
+    bits = Counter((8 - 4 * plan.levels).flatten().tolist())
+    assert bits.keys() == {0.0, 1.0, 2.0, 3.0}
+    assert chi2(list(bits.values())) < 16.27  # 3 degrees of freedom: p > 0.001
+    others = [
+        uniform(2, profile=profile, transforms=PAPER_16[:8])(50, rng=rng.generator(1)) for profile in ("paper", "released")
+    ]
+    assert others[0].to_json() == others[1].to_json()
+
+
 def test_it_is_a_proposal():
     assert isinstance(uniform(), Proposal)
 
@@ -161,6 +172,7 @@ def test_it_is_a_proposal():
         ({"depth": 17}, r"depth must lie in \[0, 16\]"),
         ({"depth": -1}, "depth must lie in"),
         ({"depth": 1, "transforms": ()}, "depth must lie in"),
+        ({"profile": "authors"}, "profile must be one of paper, released, got 'authors'"),
         ({"probability": 1.5}, r"probability must lie in \[0, 1\], got 1.5"),
         ({"transforms": ("rotat",), "depth": 1}, "did you mean 'rotate'"),
     ],

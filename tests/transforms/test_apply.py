@@ -25,7 +25,7 @@ def images(batch: int = 2) -> torch.Tensor:
         (Plan.of([["rotate"]], levels=[[float("nan")]]), "level of 'rotate' must lie in .*, got nan"),
         (Plan.of([["rotate"]], levels=[[float("inf")]]), "level of 'rotate' must lie in .*, got inf"),
         (Plan.of([["invert"], ["cutout"]], levels=[[0], [-0.1]]), r"level of 'cutout' must lie in \[0, 1\], got -0.1 in row 1"),
-        (Plan.of([["posterize"]], levels=[[1.6]]), "level of 'posterize' must lie in"),
+        (Plan.of([["posterize"]], levels=[[2.1]]), "level of 'posterize' must lie in"),
         (Plan.of([["mixup"]], levels=[[0.5]]), "'mixup' in row 0 needs a partner row, got -1"),
         (Plan.of([["invert"]], source=[2]), "the plan reads image 2, the batch has 2"),
         (Plan.of([["cutout"]], levels=[[0.5]], places=[[[1.5, 0, 0, 0]]]), r"places must lie in \[0, 1\)"),

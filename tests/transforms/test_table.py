@@ -23,7 +23,7 @@ ENDS = {
     "cutmix": (1,),
     "random_crop": (4 / 32,),
 }
-LIMITS = {"rotate": 4.5, "shear_x": 3.3, "shear_y": 3.3, "translate_x": 3.2, "translate_y": 3.2, "posterize": 1.5}
+LIMITS = {"rotate": 4.5, "shear_x": 3.3, "shear_y": 3.3, "translate_x": 3.2, "translate_y": 3.2, "posterize": 2.0}
 LIMITS |= dict.fromkeys(("brightness", "color", "contrast", "sharpness"), 1.1)
 
 

@@ -60,7 +60,7 @@ PBA: Mapping[str, Callable[[float], float]] = MappingProxyType(
         "equalize": _no_level,
         "invert": _no_level,
         "rotate": lambda magnitude: magnitude / 10,
-        "posterize": lambda magnitude: min((4 + int(0.4 * magnitude)) / 4, 1.5),  # from 4 bits; fewer than 2 stay 2
+        "posterize": lambda magnitude: (4 + int(0.4 * magnitude)) / 4,  # from 4 bits to none
         "solarize": lambda magnitude: int(25.6 * magnitude) / 256,
         "color": lambda magnitude: _factor(magnitude / 10),
         "contrast": lambda magnitude: _factor(magnitude / 10),

@@ -29,7 +29,7 @@ _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 _TABLE = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})  # of AutoAugment, where it is not CIFAR's
 FROM_FILES = ("fastautoaugment", "pba")
 _FOR_TEXT = ("none", "random", "uncertain", "sequence")
-_UNIFORM = ("transforms", "depth", "probability")
+_UNIFORM = ("transforms", "depth", "probability", "profile")
 # Policies, and the keys of a recipe that each of them takes; all take `defaults`, and those that do not choose `same_class`.
 POLICIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -47,8 +47,8 @@ POLICIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "fastautoaugment": ("policy_file",),
         "pba": ("policy_file", "policy_epochs"),
         "adversarial": ("adversaries", "subpolicies", "controller_lr", "entropy"),
-        "sequence": ("transforms", "probability"),
-        "blend": ("transforms", "probability"),
+        "sequence": ("transforms", "probability", "profile"),
+        "blend": ("transforms", "probability", "profile"),
     }
 )
 
@@ -123,12 +123,13 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize |
 
 
 def _uniform(recipe: Recipe) -> Proposal:
-    return uniform(recipe.depth, transforms=transforms_of(recipe.transforms), probability=recipe.probability)
+    names = transforms_of(recipe.transforms)
+    return uniform(recipe.depth, transforms=names, probability=recipe.probability, profile=recipe.profile)
 
 
 def _steps(recipe: Recipe) -> list[Step]:
     """Return the transforms of a recipe in their order, each as `uniform` would apply it."""
-    return [over_range(name, recipe.probability) for name in transforms_of(recipe.transforms)]
+    return [over_range(name, recipe.probability, recipe.profile) for name in transforms_of(recipe.transforms)]
 
 
 def check_recipe(recipe: Recipe) -> None:

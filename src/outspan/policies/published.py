@@ -109,7 +109,7 @@ def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float 
     names = [name for name in reach if name not in ("identity", "brightness", "color", "contrast", "sharpness")]
     low, high = 0.01, severity / 10
     graded = [Step(n, low * reach[n], high * reach[n], mirrored=TRANSFORMS[n].signed) for n in names if n != "posterize"]
-    chains = any_of([*graded, Step("posterize", 1.0, 1 + min(high, 0.5))], depth)
+    chains = any_of([*graded, Step("posterize", 1.0, 1 + high)], depth)
     return partial(_draw_augmix, chains, width, depth, alpha)
 
 

@@ -60,7 +60,7 @@ TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
         "equalize": Transform(color.equalize),
         "invert": Transform(color.invert),
         "mixup": Transform(mix.mixup, 0.0, 1.0, "partner's weight", signed=False, share=mix.mixup_share),
-        "posterize": Transform(color.posterize, 8.0, -4.0, "bits kept", limit=1.5, signed=False),
+        "posterize": Transform(color.posterize, 8.0, -4.0, "bits kept", limit=2.0, signed=False),
         "rotate": Transform(geometry.rotate, 0.0, 30.0, "degrees", limit=4.5),
         "sharpness": Transform(filter.sharpness, 1.0, 0.9, "factor", limit=1.1),
         "shear_x": Transform(geometry.shear_x, 0.0, 0.3, "columns / row", limit=3.3),

@@ -122,6 +122,9 @@ def test_evaluate_takes_a_folder_of_classes_and_says_what_is_missing(tmp_path, r
     shutil.rmtree(tmp_path / "moved" / "val" / "n01443537")
     said = run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val")
     assert "of 3 test images" in said
+    shares = json.loads(run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val", "--json"))
+    assert shares["balanced_accuracy"] == shares["classes"]["n01440764"]  # of the classes that are there
+    assert shares["classes"]["n01443537"] is None
     assert said.splitlines()[-1].split() == ["n01443537", "0", "0", "0"]  # no share of none
 
 
@@ -139,9 +142,11 @@ def test_a_run_on_class_folders_alone_is_tested_on_what_it_did_not_see(tmp_path,
     assert f"of {len(tested)} test images" in own
     shutil.copytree(tmp_path / "set", tmp_path / "copy")
     assert run("evaluate", tmp_path / "run", "--data", tmp_path / "copy") == own  # not on its train images
-    for folder, count in (("copy", 51), ("set", len(tested) - 1)):  # another folder: all of it; its own: what it did not see
-        (tmp_path / folder / tested[0].relative_to(tmp_path / "set")).unlink()
-        assert f"of {count} test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / folder)
+    (tmp_path / "copy" / tested[0].relative_to(tmp_path / "set")).unlink()  # not what it was any more, and mostly train images
+    assert f"of {len(tested) - 1} test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / "copy")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "copy").rename(tmp_path / "new" / "test")  # a test split is all of it
+    assert "of 51 test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / "new")
 
 
 def test_the_mean_over_classes_does_not_let_a_rare_one_go(tiny, trained, tmp_path, run):

@@ -223,9 +223,16 @@ def test_class_folders_alone_are_divided_by_names(tmp_path):
     later, tested, _ = sides()
     assert train < later
     assert test <= tested
-    (root / "dogs").rename(root / "val")  # from now on it is a split, and train is missing
+    for name in ("val", "Testing"):  # from now on it is a split, and train is missing
+        shutil.move(root / "dogs", root / name)
+        with pytest.raises(ValueError, match="train is missing"):
+            sets.load(str(root), size=8)
+        shutil.move(root / name, root / "dogs")
+    for name in ("one", "other"):  # splits of names of their own: what they hold are classes, not images
+        (tmp_path / "splits").mkdir(exist_ok=True)
+        shutil.copytree(root, tmp_path / "splits" / name)
     with pytest.raises(ValueError, match="train is missing"):
-        sets.load(str(root), size=8)
+        sets.load(str(tmp_path / "splits"), size=8)
 
 
 def test_a_folder_of_three_splits_has_them_all(tmp_path):

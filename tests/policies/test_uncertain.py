@@ -210,6 +210,21 @@ def test_refuses_what_a_model_or_loss_returns_by_name(options, step, message):
         policy(*batch(), step=step)
 
 
+class Focal(nn.Module):
+    """A loss of one's own that is told its reduction, and keeps a column."""
+
+    def forward(self, logits, targets, reduction="mean"):
+        return outspan.soft_cross_entropy(logits, targets, reduction=reduction).unsqueeze(1)
+
+
+def test_a_module_that_takes_its_reduction_is_a_loss():
+    policies = [
+        Uncertain(network(), uniform(2), normalize=NORMALIZE, loss=loss) for loss in (Focal(), outspan.soft_cross_entropy)
+    ]
+    found = [policy(*batch(), step=0) for policy in policies]
+    assert torch.equal(found[0].images, found[1].images)
+
+
 @pytest.mark.parametrize(
     "propose", [uniform(2), augmix(), mixup(), cutmix(), autoaugment(), blend(Step("invert"), Step("blur"))]
 )

@@ -107,6 +107,10 @@ def test_numbers_are_classes_in_their_order(tmp_path):
     assert read_documents(path)[2] == ("0", "0.5", "1")
     write(path, "text,label\n" + "".join(f"t{i},{('01', '002', '10')[i % 3]}\n" for i in range(30)))
     assert read_documents(path)[2] == ("01", "002", "10")  # names of numbers stay what they are
+    rows = [{"text": f"t{i}", "label": (1, 1.0, "other")[i % 3]} for i in range(30)]
+    assert read_documents(write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))[2] == ("1", "other")
+    write(path, "text,label\n" + "".join(f"t{i},{('-0.0', '0', '1')[i % 3]}\n" for i in range(30)))
+    assert read_documents(path)[2] == ("0", "1")
     (tmp_path / "both").mkdir()
     for kind, names in (("train", "01"), ("test", ("0.0", "1.0"))):  # one was written with a gap in it
         write(tmp_path / "both" / f"{kind}.csv", "text,label\n" + "".join(f"t{i},{names[i % 2]}\n" for i in range(8)))

@@ -54,7 +54,8 @@ def evaluate(
     accuracy = float(confusion.diag().double().sum() / confusion.sum())
     balanced = float(right[confusion.any(1)].mean())
     if as_json:
-        by_class = dict(zip(classes, right.tolist(), strict=True))
+        shares = [share if row.any() else None for share, row in zip(right.tolist(), confusion, strict=True)]
+        by_class = dict(zip(classes, shares, strict=True))
         typer.echo(
             json.dumps(
                 {"accuracy": accuracy, "balanced_accuracy": balanced, "classes": by_class, "confusion": confusion.tolist()}
@@ -115,7 +116,7 @@ def _listed(paths: list[Path], *, textual: bool) -> list[Path]:
     suffixes = {".txt"} if textual else SUFFIXES
     found = []
     for path in paths:
-        below = sorted(files_below(path, suffixes)) if path.is_dir() else [path]
+        below = sorted(filter(Path.is_file, files_below(path, suffixes))) if path.is_dir() else [path]
         if not below:
             raise ValueError(f"{path}: a folder without files of {', '.join(sorted(suffixes))}")
         found += below

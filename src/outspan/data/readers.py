@@ -205,9 +205,13 @@ def list_tested(path: Path, classes: tuple[str, ...]) -> Listed:
 
 
 def is_undivided(path: Path) -> bool:
-    """Return whether a folder has class folders with images, and no splits."""
-    split = any((path / name).is_dir() for name in ("train", "test", *_HELD_OUT))
-    return not split and _holds_images(path)
+    """Return whether a folder has class folders with images, and no splits, however these are called."""
+    if not path.is_dir():
+        return False
+    classes = _classes(path)
+    split = {name.casefold() for name in classes} & {"train", "training", "test", "testing", *_HELD_OUT}
+    files = (file for name in classes for file in (path / name).iterdir())  # not deeper: splits hold classes, classes images
+    return not split and any(file.suffix.lower() in SUFFIXES for file in files)
 
 
 def _classes(split: Path) -> tuple[str, ...]:

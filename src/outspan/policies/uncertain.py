@@ -1,5 +1,6 @@
 """Algorithm 1: of several random candidates an image, train on those that the model is least sure of."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,7 +57,8 @@ class Uncertain:
             raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {self.select!r}")
         if not isinstance(self.model, nn.Module):
             raise ValueError(f"model must be a torch module, got {type(self.model).__name__}")
-        if isinstance(self.loss, nn.Module):  # it has its reduction from when it was made
+        # A module of torch has its reduction from when it was made.
+        if isinstance(self.loss, nn.Module) and "reduction" not in inspect.signature(self.loss.forward).parameters:
             how = 'a function of (logits, targets, reduction="none"), as torch.nn.functional has'
             raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
         find_defaults(self.defaults)
@@ -76,7 +78,7 @@ class Uncertain:
                 raise ValueError(f"classes must be as many as the model has logits, {logits.shape[1]}, got {self.classes}")
             targets = aim(images, labels, plan, logits.shape[1])
             losses = self.loss(logits, targets, reduction="none")
-            if losses.shape != (len(logits),):
+            if losses.numel() != len(logits):
                 raise ValueError(
                     f'loss(…, reduction="none") must return a loss a sample, [{len(logits)}], got {list(losses.shape)}'
                 )

@@ -150,7 +150,7 @@ def _as_numbers(rows: Sequence[Row]) -> list[Row]:
     for where, _, label in rows:
         if not math.isfinite(float(label)):
             raise ValueError(f"{where}: the label must be a number, as the others are, got {label!r}")
-    return [(where, text, _WHOLE.sub("", label)) for where, text, label in rows]
+    return [(where, text, _WHOLE.sub("", label) if float(label) else "0") for where, text, label in rows]
 
 
 def _place(label: str) -> tuple[float, str]:
@@ -212,7 +212,8 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
             f"{row[text]}{row[label]}".encode()
         except UnicodeEncodeError:  # JSON can write what no text has
             raise ValueError(f"{where}: half a character (a lone surrogate)") from None
-        yield where, clean(row[text]), str(row[label]).strip()
+        whole = isinstance(row[label], float) and row[label].is_integer()  # 1.0 beside 1 is no other class
+        yield where, clean(row[text]), str(int(row[label]) if whole else row[label]).strip()
 
 
 def clean(text: str) -> str:

@@ -1,6 +1,5 @@
 """Pretrained text classifiers through transformers: safetensors alone, and no code but the library's own."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,19 +111,16 @@ def _padding(name: str, config: Any) -> int:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep transformers and its hub from printing: that a head is new is what fine-tuning is, and what fails is said once."""
+    """Keep transformers from printing: that a head is new is what fine-tuning is. The hub says where it has to try again."""
     from transformers.utils import logging as said  # pyright: ignore[reportMissingImports]
 
-    hub = logging.getLogger("huggingface_hub")
-    before, bars, hubs = said.get_verbosity(), said.is_progress_bar_enabled(), hub.level
+    before, bars = said.get_verbosity(), said.is_progress_bar_enabled()
     said.set_verbosity_error()
     said.disable_progress_bar()
-    hub.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
         said.set_verbosity(before)
-        hub.setLevel(hubs)
         if bars:
             said.enable_progress_bar()
 

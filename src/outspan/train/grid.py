@@ -60,8 +60,9 @@ def run_grid(
     accuracy is that of the chosen run alone: it chose nothing. Where the data has a split for it, that is the point's.
     """
     asked = points(recipe, axes)
-    if not all(point.validation for point in asked.values()) and load_for(recipe).validation is None:
-        raise ValueError("a grid is chosen on what is held out of train: set validation")
+    for point in {point.data: point for point in asked.values() if not point.validation}.values():
+        if load_for(point).validation is None:
+            raise ValueError("a grid is chosen on what is held out of train: set validation")
     runs = [(name, partial(named, name, partial(_train, point, out / name, device))) for name, point in asked.items()]
     done: dict[str, Summary | None] = dict(zip(asked, run_all(runs, jobs=jobs, watch=watch), strict=True))
     held = {name: run.metrics[-1]["validation_accuracy"] for name, run in done.items() if run is not None}

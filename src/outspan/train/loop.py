@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.config import Recipe, differing, first_line, with_values, write_recipe
+from outspan.data.readers import is_undivided
 from outspan.data.sets import SETS, Data, as_read, hold_out, is_textual, load_for
+from outspan.data.splits import Files
 from outspan.files import digest_of, write_lines, write_whole
 from outspan.models import is_for_images
 from outspan.models.from_timm import PUBLISHED
@@ -108,7 +110,7 @@ def train(
         recipe = replace(recipe, policy_file=_from_anywhere(file) + recipe.policy_file[len(file) :])
         run = _Run(recipe, out, device, data or load_for(recipe, skip_bad=skip_bad), setting)
         out.mkdir(parents=True, exist_ok=True)  # all that may be refused without looking into it has been
-        with checkpoint.locked(out):  # nothing is read or written before: another run's files are its own
+        with checkpoint.locked(out):  # nothing is written before, and no run taken up: another process's files are its own
             run.take_up()
             if run.state.step < run.steps:
                 on_begin(run.said())
@@ -145,6 +147,8 @@ class _Run:
             _check_fit(recipe.model, self.state.model, split.shape, least)
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
         self.about |= {"mean": list(mean), "std": list(std)}
+        if isinstance(kept, Files) and is_undivided(Path(recipe.data)):
+            self.about["undivided"] = True
         if recipe.policy_file:
             self.about["policy_file"] = digest_of(file_and_function(recipe.policy_file)[0])
         if recipe.weights != PUBLISHED and Path(recipe.weights).is_file():

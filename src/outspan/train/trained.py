@@ -65,6 +65,7 @@ class Trained:
     last: Normalize | Framed
     test_digest: str | None = None  # what tells the images or texts that it is tested on from others
     epochs: int = 0  # that it has ended
+    undivided: bool = False  # whether its data were class folders alone
 
 
 def load_model(out: Path | str) -> Trained:
@@ -78,8 +79,9 @@ def load_model(out: Path | str) -> Trained:
     state = new_state(replace(recipe, weights=""), shape, len(about["classes"]), torch.device("cpu"))
     state.restore(*found)
     last = last_step(about["mean"], about["std"])
+    classes, epochs = tuple(about["classes"]), len(found[1]["metrics"])
     return Trained(
-        recipe, state.model.eval(), shape, tuple(about["classes"]), last, about.get("test_digest"), len(found[1]["metrics"])
+        recipe, state.model.eval(), shape, classes, last, about.get("test_digest"), epochs, about.get("undivided", False)
     )
 
 
@@ -90,13 +92,11 @@ def load_run(out: Path, other: str = "", *, skip_bad: int = 0) -> tuple[Trained,
     if not other and was.is_absolute() and not was.exists():
         raise ValueError(f"{was}: no longer there; with --data it is taken from elsewhere")
     recipe = replace(run.recipe, data=other or run.recipe.data)
-    if other and len(run.shape) == 3 and folder.is_dir() and not (folder / "train").is_dir():
+    # Of class folders alone, where the run has divided its own, too, the rest may be what it was trained on, moved or grown.
+    divided = (folder / "train").is_dir() or (run.undivided and is_undivided(folder))
+    if other and len(run.shape) == 3 and folder.is_dir() and not divided:
         tested = Files(*list_tested(folder, run.classes), run.recipe.size, skip_bad=skip_bad)
         data = Data(other, tested, tested, run.classes)
-        if is_undivided(folder) and len(tested.labels.unique()) == len(run.classes):
-            own = load_for(recipe, skip_bad=skip_bad)
-            if own.test.digest == run.test_digest or folder.resolve() == was:
-                data = own  # what the run was trained on, moved or grown: all of it would be mostly its train images
     else:
         data = load_for(recipe, skip_bad=skip_bad)
     if isinstance(data.test, Documents) != (len(run.shape) == 1):

@@ -152,7 +152,9 @@ def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fai
     command = [sys.executable, tmp_path / "script.py", tmp_path / "images", method]
     script = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert script.stdout.split() == ["29"]
-    assert "ValueError: with batches to come\n" in script.stderr  # torch may add that it ended a worker that had not begun
+    _, ours, more = script.stderr.partition("ValueError: with batches to come\n")
+    assert ours
+    assert not more or "is killed by signal: Terminated" in more  # torch may add that it ended a worker that had not begun
 
 
 def test_what_is_held_out_is_not_trained_on():

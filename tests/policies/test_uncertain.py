@@ -28,7 +28,7 @@ from outspan import (
     rng,
     sequence,
     uniform,
-)  # fmt: skip
+)
 from outspan.policies.proposals import blend
 from outspan.policies.published import DEFAULTS
 from outspan.policies.uncertain import choose

@@ -220,11 +220,8 @@ def _classes(split: Path) -> tuple[str, ...]:
 
 def has_images(path: Path) -> bool:
     """Return whether some class folder of train holds an image, at any depth: other files may lie beside."""
-    return (path / "train").is_dir() and _holds_images(path / "train")
-
-
-def _holds_images(split: Path) -> bool:
-    return any(True for kind in filter(_is_class, split.iterdir()) for _ in files_below(kind, SUFFIXES))
+    kinds = filter(_is_class, (path / "train").iterdir()) if (path / "train").is_dir() else ()
+    return any(True for kind in kinds for _ in files_below(kind, SUFFIXES))
 
 
 def files_below(folder: Path, suffixes: Collection[str]) -> Iterator[Path]:

@@ -7,18 +7,38 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+PARTIAL = ".partial"  # the suffix of a file that is not whole yet
+
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
-    """Call `write` on a file beside the path, then move it there: whole, or not there."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    """Call `write` on a file beside the path, then move it there: whole, or not there, also after a power failure."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
         write(partial)
         with open(partial, "r+b") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
+        sync_folder(path.parent)
     except OSError as error:
         raise ValueError(f"{path}: cannot be written ({error.strerror or error})") from None
     finally:
+        partial.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in a folder durable. Windows cannot open a folder and needs no such call."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_partials(folder: Path) -> None:
+    """Remove what a killed `write_whole` left in a folder. Call it only where no other process writes."""
+    for partial in folder.glob(f".*{PARTIAL}"):
         partial.unlink(missing_ok=True)
 
 

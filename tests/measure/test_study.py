@@ -1,10 +1,10 @@
 """A measure in its folder: it goes on where it stands, runs twice to the same bytes, and refuses another's folder."""
 
+import io
 import json
+import multiprocessing
 import shutil
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -16,11 +16,13 @@ from PIL import Image
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.measure import runs, study
+from outspan.measure.margins import margins
 from outspan.measure.study import BASELINE, configurations, measurable, measure
 from outspan.measure.summary import save_predictions, summarise
 from outspan.policies.named import build_policy
 from outspan.train import Stopped, workers
 from outspan.train.loop import train
+from outspan.train.trained import load_model, predict
 from outspan.transforms.normalize import Normalize
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -73,13 +75,27 @@ def test_each_transform_alone_at_uniform_signed_levels(recipe):
     assert {"rotate", "blur", "resized_crop"} <= set(measurable())
 
 
+def assert_close(classes, margin, other_classes, other_margin) -> None:
+    """Compare models that were trained in other batches of models.
+
+    Float32 sums are then rounded differently, by an amount that depends on the CPU, so no bits are promised. After a few steps
+    the margins agree to 1e-4, and a class may differ only where the margin is about as small.
+    """
+    assert torch.allclose(margin.double(), other_margin.double(), atol=1e-4)
+    sure = margin > 1e-3
+    assert sure.double().mean() > 0.9
+    assert torch.equal(classes[sure], other_classes[sure])
+
+
 def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
     found = measure(recipe, ["rotate"], seeds=[0, 3], out=tmp_path / "measured")
+    test = load(recipe.data).test
     for name, own in configurations(recipe, ["rotate"], 0.5).items():
         for i, seed in enumerate((0, 3)):
-            summary = train(replace(own, seed=seed), out=tmp_path / f"{name}-{seed}")
-            some = found.predictions[name]
-            assert (some.classes[i] == some.labels).double().mean() == pytest.approx(summary.accuracy)
+            train(replace(own, seed=seed), out=tmp_path / f"{name}-{seed}")
+            run = load_model(tmp_path / f"{name}-{seed}")
+            logits = predict(run.model, test, run.last, "cpu")
+            assert_close(found.predictions[name].classes[i], found.margins[name][i], logits.argmax(1), margins(logits))
 
 
 def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
@@ -139,64 +155,25 @@ def test_processes_side_by_side(recipe, tmp_path):
 
 
 def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
-    """One thread stands for the processes."""
-    begun = []
+    """Threads stand for the processes."""
+    started = []
 
-    def pool(count, *, mp_context, initializer, initargs):
-        for name, shared in zip(("_asked_to_stop", "_shares"), initargs[:2], strict=True):
-            monkeypatch.setattr(workers, name, shared)
-        begun.append(count)
-        return ThreadPoolExecutor(1)
+    def start():
+        ours, theirs = multiprocessing.Pipe()
+        started.append(threading.Thread(target=workers._serve, args=(theirs,)))
+        started[-1].start()
+        return ours, started[-1]
 
-    monkeypatch.setattr(workers, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(workers, "_start", start)
     recipe = replace(recipe, share=0.7)  # the processes read as much of the data as this one
     found = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
-    assert begun == [2]  # the seeds of the baseline, and those of invert
+    assert len(started) == 2  # the seeds of the baseline, and those of invert
     alone = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "alone")
     for name, some in alone.predictions.items():
         assert torch.equal(found.predictions[name].classes, some.classes)
     none, other = (configurations(recipe, ["invert"], 0.5)[name] for name in (BASELINE, "invert"))
     study.Study(none, seeds=range(2), out=tmp_path / "own", jobs=5, data=load(recipe.data)).run({"a": none, "b": other})
-    assert begun == [2]  # data of its own stays in this process
-
-
-@pytest.mark.parametrize(
-    ("error", "raised", "message"),
-    [
-        (ValueError("invert, seed 0: bad"), ValueError, "invert, seed 0: bad"),
-        (BrokenProcessPool("gone"), ValueError, "was killed, maybe for memory; the same command goes on"),
-        (None, Stopped, "stopped; the same command goes on"),
-    ],
-    ids=["fails", "killed", "stopped"],
-)
-def test_where_one_process_fails_the_others_save_themselves(error, raised, message, recipe, tmp_path, monkeypatch):
-    """Threads stand for processes: the first run fails, or all are stopped; the second sees it and stops; no other begins."""
-    begun, second = [], threading.Event()
-
-    def pool(count, *, mp_context, initializer, initargs):
-        monkeypatch.setattr(workers, "_asked_to_stop", initargs[0])
-        return ThreadPoolExecutor(count)
-
-    def work(folder, unit, **_):
-        begun.extend(unit)
-        if error is not None and (BASELINE, 0) in unit:
-            assert second.wait(30)
-            raise error
-        second.set()
-        assert workers._asked_to_stop.wait(30)
-        raise Stopped("at a step")
-
-    monkeypatch.setattr(workers, "ProcessPoolExecutor", pool)
-    monkeypatch.setattr(study, "run", work)
-    plain = replace(recipe, model="convnet")
-
-    @contextmanager
-    def watch(title):
-        yield lambda state: error is None
-
-    with pytest.raises(raised, match=message):
-        measure(plain, ["invert"], seeds=range(9), out=tmp_path, jobs=2, watch=watch)
-    assert 2 <= len(begun) <= 4
+    assert len(started) == 2  # data of its own stays in this process
 
 
 def test_on_a_gpu_all_that_agree_train_as_one(recipe, tmp_path):
@@ -270,8 +247,8 @@ def test_another_folder_is_refused(recipe, tmp_path):
         with pytest.raises(ValueError, match=rf"rotate-1.npy: {message}.*; remove it"):
             measure(recipe, ["rotate"], seeds=range(2), out=out)
     damaged.unlink()
-    measure(recipe, ["rotate"], seeds=range(2), out=out)
-    assert damaged.read_bytes() == whole
+    measure(recipe, ["rotate"], seeds=range(2), out=out)  # this one alone, which was trained beside another
+    assert_close(*(torch.from_numpy(row) for path in (damaged, io.BytesIO(whole)) for row in np.load(path)))
     (out / "settings.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"settings.json: not the settings of a measure"):
         measure(recipe, ["rotate"], seeds=range(2), out=out)

@@ -1,13 +1,17 @@
 """Several runs, in this process and in others."""
 
+import multiprocessing
+import multiprocessing.synchronize
 import os
 import signal
+import threading
 import time
 from contextlib import contextmanager
 from functools import partial
 
 import pytest
 
+from outspan.train import Stopped, workers
 from outspan.train.workers import run_all
 
 
@@ -24,6 +28,57 @@ def die(first, *, on_step):
         time.sleep(0.01)
 
 
+begun = []  # by threads that stand for processes
+second = threading.Event()
+
+
+def fail(number, error, *, on_step):
+    """The first fails once the second has begun; that one, and any other, goes on until it is asked to stop."""
+    begun.append(number)
+    if error is not None and number == 0:
+        assert second.wait(600)
+        raise error
+    second.set()
+    while not on_step({"step": 1, "steps": 2}):
+        time.sleep(0.01)
+    raise Stopped("at a step")
+
+
+@pytest.fixture
+def in_threads(monkeypatch):
+    """Let threads stand for processes, which take seconds to start."""
+
+    def start():
+        ours, theirs = multiprocessing.Pipe()
+        thread = threading.Thread(target=workers._serve, args=(theirs,))
+        thread.start()
+        return ours, thread
+
+    begun.clear()
+    second.clear()
+    monkeypatch.setattr(workers, "_start", start)
+
+
+@pytest.mark.usefixtures("in_threads")
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (ValueError("invert, seed 0: bad"), ValueError, "invert, seed 0: bad"),
+        (None, Stopped, "stopped; the same command goes on"),
+    ],
+    ids=["fails", "stopped"],
+)
+def test_where_one_process_fails_the_others_save_themselves(error, raised, message):
+    @contextmanager
+    def watch(title):
+        yield lambda state: error is None
+
+    with pytest.raises(raised, match=message):
+        run_all([(f"run {i}", partial(fail, i, error)) for i in range(9)], jobs=2, watch=watch)
+    assert sorted(begun) == [0, 1]  # no other begins
+
+
+@pytest.mark.usefixtures("in_threads")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_runs_return_comes_in_their_order(jobs):
     titles, seen = [], []
@@ -36,10 +91,14 @@ def test_what_runs_return_comes_in_their_order(jobs):
     runs = [(f"run {i}", partial(work, i)) for i in range(3)]
     assert run_all(runs, jobs=jobs, watch=watch) == [0, 1, 2]
     assert titles == ([f"run {i} ({i + 1} of 3)" for i in range(3)] if jobs == 1 else ["2 runs at a time"])
-    assert seen[-1]["step"] == (1 if jobs == 1 else pytest.approx(1.5))
+    assert seen[-1]["step"] == (1 if jobs == 1 else 3)
 
 
-def test_a_process_that_is_killed_is_said_and_ends_the_others(capfd):
+def test_a_process_that_is_killed_is_said_and_ends_the_others(capfd, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a named semaphore stays in /dev/shm when all processes are killed")
+
+    monkeypatch.setattr(multiprocessing.synchronize.SemLock, "__init__", refuse)
     runs = [(f"run {i}", partial(die, i == 0)) for i in range(6)]
     with pytest.raises(ValueError, match="the process of a run was killed, maybe for memory; the same command goes on"):
         run_all(runs, jobs=2)

@@ -23,6 +23,7 @@ from outspan.shapes import Int64, UInt8
 
 _SAMPLED = 2_000  # so many files give the statistics of a large folder
 _FEW = 256  # so many files are read sooner than workers start
+_GLANCE = 0.2  # seconds after which a worker looks whether its parent still lives
 
 
 Crops = tuple[int, int] | None  # the seed and the epoch of random resized crops; None cuts from the centre
@@ -130,7 +131,7 @@ class Files:
             batch_sampler=[some.tolist() for some in rows],
             num_workers=self.workers if sum(map(len, rows)) > _FEW else 0,
             pin_memory=on_gpu,
-            worker_init_fn=_leave_interrupts,
+            worker_init_fn=_follow_parent,
             generator=torch.Generator(),  # the loop's own is not touched
         )
         try:
@@ -191,19 +192,26 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
         return read_cropped(path, size, rng.generator(seed, "crop", epoch, row).random(4).tolist())
 
 
-def _leave_interrupts(_: int) -> None:
-    """Leave Ctrl-C and SIGTERM, which reach all of a terminal or job, to the loop; only its own SIGTERM ends a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # what tells who sent it
+def _follow_parent(_: int) -> None:
+    """Leave signals that reach a whole terminal or job to the loop; a worker ends with its parent, or when that says so."""
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    if hasattr(signal, "sigtimedwait"):  # it tells who sent a signal; neither Windows nor macOS has it
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=_follow_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _follow_parent() -> None:
-    parent = multiprocessing.parent_process()  # not os.getppid(), which may be the server that forked it
-    while parent is not None and signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
-        pass
-    os._exit(0)  # a parent that ends waits for its workers: one that stayed would hold it forever
+def _end_with_parent() -> None:
+    parent, forked_by = multiprocessing.parent_process(), os.getppid()  # the second may be a fork server
+    assert parent is not None
+    # Workers forked later hold the pipe that tells of the parent's end; the number of the parent changes at once.
+    while parent.is_alive() and os.getppid() == forked_by:
+        if not hasattr(signal, "sigtimedwait"):
+            parent.join(_GLANCE)
+        elif (sent := signal.sigtimedwait({signal.SIGTERM}, _GLANCE)) is not None and sent.si_pid == parent.pid:
+            break
+    os._exit(0)  # a parent that ends waits for its workers, and a worker without a parent would wait forever
 
 
 def _histogram(images: Tensor) -> Tensor:

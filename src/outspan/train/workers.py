@@ -4,11 +4,11 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from multiprocessing.connection import wait
 from typing import Any
 
 import torch
@@ -48,74 +48,130 @@ def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = un
 
 
 def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> list[Any]:
-    context = multiprocessing.get_context("spawn")
-    stop, shares = context.Event(), context.Array("d", len(runs))
-    shared = stop, shares, warnings.formatwarning
-    pool = ProcessPoolExecutor(min(jobs, len(runs)), mp_context=context, initializer=_begin, initargs=shared)
-    stopped = False
+    """Run in processes that are told what to do through pipes alone: whatever is killed, no semaphore is left behind."""
+    tasks, fractions = iter(enumerate(runs)), [0.0] * len(runs)
+    results: dict[int, Any] = {}
+    errors: list[Exception] = []
+    workers: dict[Any, Any] = {}  # the process at the other end of each pipe
+    stopped = stopping = False
     try:
-        with _deaf():
-            futures = [pool.submit(_run_in_worker, i, run) for i, run in enumerate(runs)]
-        waiting: set[Future[Any]] = set(futures)
-        while waiting:
-            done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-            said = f"{len(runs) - len(waiting)} of {len(runs)} runs"
-            state = {"step": sum(shares[:]), "steps": len(runs), "images": 0, "said": said}
+        while len(workers) < min(jobs, len(runs)):
+            pipe, process = _start()
+            workers[pipe] = process
+            pipe.send(next(tasks))
+        while workers:
+            for pipe in list[Any](wait(list(workers), timeout=0.2)):
+                try:
+                    number, value, is_done = pipe.recv()
+                except (EOFError, ConnectionError):
+                    workers.pop(pipe).join()
+                    errors.append(_KILLED)
+                    continue
+                if not is_done:
+                    fractions[number] = value
+                    continue
+                fractions[number] = 1.0
+                if isinstance(value, Exception):
+                    errors.append(value)
+                else:
+                    results[number] = value
+                task = None if stopping or errors else next(tasks, None)
+                with suppress(ConnectionError):  # killed meanwhile: the next round sees it
+                    pipe.send(task)
+                if task is None:
+                    pipe.close()
+                    workers.pop(pipe).join()
+            message = f"{len(results)} of {len(runs)} runs"
+            state = {"step": sum(fractions), "steps": len(runs), "images": 0, "said": message}
             stopped = (on_step is not None and bool(on_step(state))) or stopped
-            if stopped or any(future.exception() for future in done):
-                stop.set()  # no future is cancelled: where a process was killed at that moment, the pool would break
+            if (stopped or errors) and not stopping:
+                stopping = True
+                _ask_to_stop(workers)
     finally:
-        stop.set()
-        pool.shutdown()
-    failed = [error for future in futures if (error := future.exception()) is not None]
-    if any(isinstance(error, BrokenProcessPool) for error in failed) and not stopped:
+        _ask_to_stop(workers)
+        for process in workers.values():
+            process.join()
+    if _KILLED in errors and not stopped:
         raise ValueError("the process of a run was killed, maybe for memory; the same command goes on")
-    for error in failed:
-        if not isinstance(error, Stopped | BrokenProcessPool):
+    for error in errors:
+        if not isinstance(error, Stopped) and error is not _KILLED:
             raise error
-    if failed:
+    if len(results) < len(runs):
         raise Stopped("stopped; the same command goes on")
-    return [future.result() for future in futures]
+    return [results[number] for number in range(len(runs))]
+
+
+_KILLED = RuntimeError("a process was killed")
+
+
+def _start() -> tuple[Any, Any]:
+    """Start a process that waits for runs; return our end of its pipe, and the process."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs, warnings.formatwarning))
+    with _deaf():
+        process.start()
+    theirs.close()  # so that the end of the process ends the pipe
+    return ours, process
+
+
+def _ask_to_stop(pipes: Iterable[Any]) -> None:
+    for pipe in pipes:
+        with suppress(ConnectionError):
+            pipe.send(None)
 
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Let processes be born deaf to Ctrl-C, which reaches them, too: their parent answers it, and tells them."""
+    """Let processes start deaf to Ctrl-C and to a closed terminal, which reach them, too: their parent tells them to stop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-_asked_to_stop: Any = None  # in a worker: the event that its parent sets
-_shares: Any = None  # and how much of each run is done
-
-
-def _begin(stop: Any, shares: Any, said: Callable[..., str]) -> None:
-    """Set a worker up: one thread, warnings as its parent's, and gone when that is."""
-    global _asked_to_stop, _shares
-    _asked_to_stop, _shares = stop, shares
-    warnings.formatwarning = said
+def _work(pipe: Any, formatwarning: Callable[..., str]) -> None:
+    """Set a process up: one thread, warnings as its parent's, and gone when that is. Then serve."""
+    warnings.formatwarning = formatwarning
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
-    def follow() -> None:
+    def end_with_parent() -> None:
         parent.join()
         os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    _serve(pipe)
 
 
-def _run_in_worker(number: int, run: Run) -> Any:
-    def on_step(state: dict[str, Any]) -> bool:
-        _shares[number] = state["step"] / state["steps"]
-        return _asked_to_stop.is_set()
+def _serve(pipe: Any) -> None:
+    """Run what comes through the pipe and send back what it returns or raises, until None comes."""
+    while (task := pipe.recv()) is not None:
+        number, run = task
+        try:
+            value = run(on_step=_Report(pipe, number))
+        except Exception as error:  # whatever it is, the parent raises it
+            value = error
+        pipe.send((number, value, True))
 
-    if _asked_to_stop.is_set():
-        raise Stopped("not begun")
-    return run(on_step=on_step)
+
+class _Report:
+    """An `on_step` that tells the parent how far a run is, and returns True once the parent asks to stop."""
+
+    def __init__(self, pipe: Any, number: int) -> None:
+        self.pipe, self.number = pipe, number
+        self.stopping, self.told = False, 0.0
+
+    def __call__(self, state: dict[str, Any]) -> bool:
+        if time.monotonic() - self.told > 0.1:
+            self.told = time.monotonic()
+            self.pipe.send((self.number, state["step"] / state["steps"], False))
+        self.stopping = self.stopping or self.pipe.poll()  # during a run nothing else is sent
+        return self.stopping

@@ -42,6 +42,10 @@ class Plan:
     out: Int64[Tensor, " M"]
 
     def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Raise a ValueError if types, shapes or row numbers do not fit together, as after a change in place."""
         if self.ops.ndim != 2:
             raise ValueError(f"ops must have shape [rows, steps], got {list(self.ops.shape)}")
         rows, steps = self.ops.shape
@@ -59,10 +63,39 @@ class Plan:
                 raise ValueError(f"{name} must be {_DTYPES[name]} on the cpu, got {tensor.dtype} on {tensor.device}")
             if tensor.shape != shape:
                 raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}")
+        self._check_indices()
+
+    def _check_indices(self) -> None:
+        rows = self.ops.shape[0]
         _check_range("ops", self.ops, -1, len(self.names))
         _check_range("partners", self.partners, -1, rows)
         _check_range("out", self.out, 0, rows)
         _check_range("source", self.source, 0, None)
+
+    def has_valid_layout(self) -> bool:
+        """Return whether the tensors still have the sizes checked at construction; their values are not checked.
+
+        `resize_` and `.data =` can change them later. A kernel that is given addresses would then read past the end.
+        """
+        if self.ops.ndim != 2 or self.out.ndim != 1:
+            return False
+        rows, steps = self.ops.shape
+        entries = rows * steps
+        return (
+            # In bytes: a fraction of the time that shapes and dtypes take.
+            self.ops.nbytes == 2 * entries
+            and self.levels.nbytes == 4 * entries
+            and self.places.nbytes == 16 * entries
+            and self.partners.nbytes == 8 * entries
+            and self.source.nbytes == 8 * rows
+            and self.out.nbytes == 8 * self.out.shape[0]
+            and self.ops.is_cpu
+            and self.levels.is_cpu
+            and self.places.is_cpu
+            and self.partners.is_cpu
+            and self.source.is_cpu
+            and self.out.is_cpu
+        )
 
     @classmethod
     def of(
@@ -119,6 +152,7 @@ class Plan:
         parts: dict[str, list[Tensor]] = {name: [] for name in _DTYPES}
         first = 0
         for plan in plans:
+            plan._check_indices()  # a negative row would become a row of the plan before
             rows, steps = plan.ops.shape
             moved = torch.where(plan.partners >= 0, plan.partners + first, plan.partners)
             pad = (0, depth - steps)
@@ -133,6 +167,8 @@ class Plan:
 
     def then(self, other: "Plan") -> "Plan":
         """Append the steps of another plan, whose row k goes on from this plan's output k; partners likewise."""
+        self._check_indices()
+        other._check_indices()
         rows, plain = len(self.ops), self._is_plain()
         if len(other.ops) != len(self.out) or not other._is_plain() or not (plain or len(self.out.unique()) == len(self.out)):
             raise ValueError(f"the second plan must have one row for each of {len(self.out)} outputs, got {len(other.ops)}")
@@ -177,6 +213,7 @@ class Plan:
 
         It keeps the rows that these mix with, cut off where they are no longer needed.
         """
+        self._check_indices()
         if not isinstance(rows, slice):
             rows = torch.as_tensor(rows).reshape(-1)
             rows = rows if rows.dtype == torch.bool else rows.long()

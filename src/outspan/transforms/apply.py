@@ -12,10 +12,11 @@ from torch import Tensor
 from outspan.kernels import cpu, cuda
 from outspan.plan import Plan
 from outspan.shapes import Fill, Images, PerSample, UInt8
-from outspan.transforms.normalize import Normalize
+from outspan.transforms.normalize import NOT_BYTES, Normalize
 from outspan.transforms.table import TRANSFORMS, Transform, find
 
 Backend = Literal["auto", "reference", "cpu", "cuda"]
+LARGEST_SIDE = 2**31 - 1
 
 
 def apply(
@@ -134,7 +135,7 @@ def _say_slow() -> None:
 
 def _place(out: Tensor | None, images: Images, plan: Plan, normalize: Normalize | None) -> Tensor:
     """Return where the result goes: a new tensor, or the given one if it fits."""
-    shape = (len(plan.out), *images.shape[1:])
+    shape = (plan.out.shape[0], *images.shape[1:])
     dtype, layout = torch.uint8, torch.contiguous_format
     if normalize is not None:
         dtype, layout = normalize.dtype, normalize.layout
@@ -159,17 +160,22 @@ def _check_images(images: Tensor) -> None:
     if not isinstance(images, Tensor):
         raise ValueError(f"images must be a torch tensor of bytes, got {type(images).__name__}")
     if images.dtype != torch.uint8:
-        raise ValueError(f"images must be bytes, torch.uint8 (torchvision: PILToTensor, not ToTensor), got {images.dtype}")
-    if images.ndim != 4:
-        raise ValueError(f"images must have shape [batch, channels, height, width], got {list(images.shape)}")
-    if images.shape[1] not in (1, 3):
-        raise ValueError(f"images must have 1 or 3 channels, got {images.shape[1]}")
-    if min(images.shape[2:]) < 1:
-        raise ValueError(f"images must have at least one pixel, got {list(images.shape[2:])}")
+        raise ValueError(NOT_BYTES.format(images.dtype))
+    shape = images.shape
+    if len(shape) != 4:
+        raise ValueError(f"images must have shape [batch, channels, height, width], got {list(shape)}")
+    _, channels, height, width = shape
+    if channels not in (1, 3):
+        raise ValueError(f"images must have 1 or 3 channels, got {channels}")
+    if height < 1 or width < 1:
+        raise ValueError(f"images must have at least one pixel, got {[height, width]}")
+    if height > LARGEST_SIDE or width > LARGEST_SIDE:
+        raise ValueError(f"images must have sides of at most {LARGEST_SIDE} pixels, got {[height, width]}: cut them into tiles")
 
 
 def check_plan(plan: Plan, batch: int, known: Mapping[str, Transform] = TRANSFORMS) -> None:
     """Refuse, by name, a plan that does not fit a batch of this size: names, levels, partners, places, sources."""
+    check_source(plan, batch)  # first: it checks the bounds of all that is used as an index below
     found = [find(name, known) for name in plan.names]
     # Op -1 reads the last entry.
     low, high = np.array([*(t.levels for t in found), (-np.inf, np.inf)], dtype=np.float32).T
@@ -187,11 +193,11 @@ def check_plan(plan: Plan, batch: int, known: Mapping[str, Transform] = TRANSFOR
     places = plan.places.numpy()
     if places.size and not (places.min() >= 0 and places.max() < 1):
         raise ValueError(f"places must lie in [0, 1), got {places.min():g} to {places.max():g}")
-    check_source(plan, batch)
 
 
 def check_source(plan: Plan, batch: int) -> None:
-    """Refuse a plan that reads images beyond a batch of this size."""
+    """Refuse a plan that was changed to invalid row numbers, or that reads images beyond a batch of this size."""
+    plan.check()
     if plan.source.numel() and (largest := int(plan.source.numpy().max())) >= batch:
         raise ValueError(f"the plan reads image {largest}, the batch has {batch}")
 

@@ -9,6 +9,10 @@ from torch import Tensor
 
 from outspan.shapes import Images, Normalized
 
+NOT_BYTES = (
+    "images must be bytes, torch.uint8 with values from 0 to 255, got {}: "
+    "use torchvision.transforms.PILToTensor() instead of ToTensor()"
+)
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -54,6 +58,8 @@ class Normalize:
 
     def __call__(self, images: Images) -> Normalized:
         """Look up every pixel."""
+        if images.dtype != torch.uint8:
+            raise ValueError(NOT_BYTES.format(images.dtype))
         channels = images.shape[1]
         if channels != len(self.mean):
             raise ValueError(f"mean and std are for {len(self.mean)} channels, the images have {channels}")

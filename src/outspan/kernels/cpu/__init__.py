@@ -16,6 +16,8 @@ try:
 except ImportError:  # installed without a compiler
     _cpu = None
 
+LARGEST_PLANE = 2**29  # pixels per channel; up to here no position or size in the kernel leaves 32 bits
+
 
 def is_built() -> bool:
     """Whether the compiled module is there."""
@@ -37,11 +39,14 @@ def _meaning(names: tuple[str, ...]) -> Any:
 
 
 def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None, out: Tensor) -> bool:
-    """Execute a plan into `out`, or return False where it is not valid.
+    """Execute a plan into `out`, or return False where it is not valid or the images are too large for 32-bit positions.
 
     The GIL is free meanwhile, and at most `torch.get_num_threads()` threads work.
     """
     assert _cpu is not None
+    batch, channels, height, width = images.shape
+    if height * width > LARGEST_PLANE or not plan.has_valid_layout():
+        return False
     table, size, channels_last = 0, 0, False
     if normalize is not None:
         table, size, channels_last = normalize.table.data_ptr(), normalize.table.element_size(), normalize.channels_last
@@ -50,10 +55,10 @@ def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None
     return _cpu.apply(
         _meaning(plan.names),
         images.data_ptr(),
-        tuple(images.shape),
+        (batch, channels, height, width),
         out.data_ptr(),
         [column.data_ptr() for column in columns],
-        (*plan.ops.shape, len(plan.out)),
+        (*plan.ops.shape, plan.out.shape[0]),
         fill.data_ptr(),
         table,
         size,

@@ -126,7 +126,7 @@ def _mean(names: tuple[str, ...], shape: tuple[int, ...]) -> _Meanings:
 def pack(plan: Plan, shape: tuple[int, ...], fill: Fill, normalize: Normalize | None, *, pin: bool) -> Packed | None:
     """Return what a plan needs on images of this shape, or None where it is not valid or they are too large."""
     batch, channels, height, width = shape
-    if max(height, width) > LARGEST_SIDE or not _points_within(plan, batch):
+    if max(height, width) > LARGEST_SIDE or not plan.has_valid_layout() or not _points_within(plan, batch):
         return None
     meanings = _mean(plan.names, (channels, height, width))
     if not _is_allowed(plan, meanings):

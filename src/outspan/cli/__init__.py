@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from outspan.cli import data, images, measure, reproduce, studies, text, theory, trained, training
+from outspan.cli.output import echo, echo_error, printable
 from outspan.config import first_line
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
@@ -20,7 +21,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base of clic
 
 def _say_version(asked: bool) -> bool:
     if asked:
-        typer.echo(f"outspan {version('outspan')}")
+        echo(f"outspan {version('outspan')}")
         raise typer.Exit
     return asked
 
@@ -52,7 +53,7 @@ app.command("gallery")(images.gallery)
 
 
 def _say_plainly(message: object, *_: object) -> str:
-    return f"outspan: {message}\n"
+    return f"outspan: {printable(message)}\n"
 
 
 def main() -> None:
@@ -73,7 +74,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         message, code = "interrupted", 130
     if message.lstrip().startswith("Usage:"):  # a group without a command: its help, as it is
-        typer.echo(message)
+        echo(message)
         sys.exit(0)
-    typer.secho(f"outspan: {' '.join(message.split())}", fg="red", err=True)
+    echo_error(message)
     sys.exit(code)

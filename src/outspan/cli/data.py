@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from outspan.cli.output import echo
+
 app = typer.Typer(help="List the data sets that are known by name, and bring one here.", no_args_is_help=True)
 
 
@@ -15,7 +17,7 @@ def list_command() -> None:
     """
     from outspan.data.sets import SETS, is_textual, load, root
 
-    typer.echo(f"looked for in {root()}")
+    echo(f"looked for in {root()}")
     for name in SETS:
         try:
             found = load(name)
@@ -23,7 +25,7 @@ def list_command() -> None:
             said = f"{len(found.train):,} train and {len(found.test):,} test {kind}, {len(found.classes)} classes"
         except ValueError as error:
             said = f"not here: {error}"
-        typer.echo(f"{name:>10}  {said}")
+        echo(f"{name:>10}  {said}")
 
 
 @app.command("fetch")
@@ -46,4 +48,4 @@ def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifa
         task = bar.add_task(name)
         folder = fetch(name, root(), on_bytes=show)
     found, kind = load(name), "texts" if is_textual(name) else "images"
-    typer.echo(f"{name}: {len(found.train):,} train and {len(found.test):,} test {kind} in {folder}")
+    echo(f"{name}: {len(found.train):,} train and {len(found.test):,} test {kind} in {folder}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from outspan.cli.output import echo
 from outspan.files import write_whole
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def transforms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON 
         for name, t in ALL.items()
     ]
     if as_json:
-        typer.echo(json.dumps(entries, indent=2))
+        echo(json.dumps(entries, indent=2))
         return
     from rich.console import Console
     from rich.table import Table
@@ -111,7 +112,7 @@ def gallery(
         raise ValueError(f"{out}: the gallery is a .png file, got {out.suffix!r}")
     figure = draw(example_image() if image is None else read_image(image))
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))
-    typer.echo(f"wrote {out}")
+    echo(f"wrote {out}")
 
 
 def parse_ops(text: str) -> tuple[list[str], list[float]]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outspan.cli.output import echo
 from outspan.cli.training import DATA_HELP, RECIPE_HELP, Jobs, Set, device, given_options, training_progress
 from outspan.files import write_json, write_whole
 
@@ -66,7 +67,7 @@ def measure_command(
     found = summarise(measured)
     Console().print(_table(found))
     for line in _remarks(found, [name for name in found["transforms"] if name not in names], measured.unfinished):
-        typer.echo(line)
+        echo(line)
     write_whole(out / "predictions.npz", lambda partial: save_predictions(partial, measured))
     write_found(out, "scores.json", found, "measure.png", measure_figure(found), "predictions.npz")
 
@@ -85,7 +86,7 @@ def base_recipe(
             raise ValueError(f"{command} sets {key} itself; what it leaves to you is in outspan {command} --help")
     stored = {} if path is None else read_values(path)
     if unused := [key for key, value in stored.items() if key in own and value != "none"]:  # the baseline has none of it, too
-        typer.echo(f"outspan: {command} sets these itself, whatever {path} says: {', '.join(unused)}", err=True)
+        echo(f"outspan: {command} sets these itself, whatever {path} says: {', '.join(unused)}", err=True)
     textual = is_textual(asked.get("data") or data or str(stored.get("data", "")))
     given = given_options(data=data, model=model or (None if textual or "model" in stored else "mlp"))
     return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], is_textual))
@@ -113,7 +114,7 @@ def write_found(out: Path, numbers: str, found: Mapping[str, Any], picture: str,
     """Write a study's numbers and picture, and say so."""
     write_json(out / numbers, found)
     write_whole(out / picture, lambda partial: figure.savefig(partial, format="png"))
-    typer.echo(f"wrote {', '.join([numbers, *others])} and {picture} in {out}")
+    echo(f"wrote {', '.join([numbers, *others])} and {picture} in {out}")
 
 
 def _table(found: Mapping[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outspan.cli.output import echo
 from outspan.cli.training import SkipBad, device, training_progress
 from outspan.files import write_json
 
@@ -45,12 +46,12 @@ def reproduce(
         if rows:
             raise ValueError(f"--rows {rows} of which table? e.g. outspan reproduce table-3 --rows {rows}")
         for name, item in paper.PAPER.items():
-            typer.echo(f"{name:>9}  {item.title}\n           {paper.status(item)}")
+            echo(f"{name:>9}  {item.title}\n           {paper.status(item)}")
         return
     item = paper.find_item(table)
     if not rows:
         said = paper.status(item)
-        typer.echo(f"{table}: {item.title}\n{said}" + ("" if item.command in said else f"\nmade by: {item.command}"))
+        echo(f"{table}: {item.title}\n{said}" + ("" if item.command in said else f"\nmade by: {item.command}"))
         if item.cells:
             _show_paper(item)
         return
@@ -65,7 +66,7 @@ def reproduce(
     if any(cell.accuracies for cell in cells):
         found = {"table": table, "scale": scale, **_setting(), "cells": record(item, cells, folder)}
         write_json(folder / f"{table}.json", found)
-        typer.echo(f"wrote {folder / f'{table}.json'}" + ("; in results/ it counts as measured here" if scale == 1 else ""))
+        echo(f"wrote {folder / f'{table}.json'}" + ("; in results/ it counts as measured here" if scale == 1 else ""))
     if any(cell.failed for cell in cells) or not any(cell.accuracies for cell in cells):
         raise typer.Exit(1)
 
@@ -82,7 +83,7 @@ def _show_paper(item: Any) -> None:
     Console().print(_table(["row", *methods], [[row, *(item.cells[row].get(m, "-") for m in methods)] for row in item.cells]))
     for row in item.cells:
         absent = missing_data(read_recipe(recipes() / f"{ROWS[row]}.toml").data)
-        typer.echo(f"{row}: {f'needs {absent}' if absent else 'runnable'}, recipes/paper/{ROWS[row]}.toml")
+        echo(f"{row}: {f'needs {absent}' if absent else 'runnable'}, recipes/paper/{ROWS[row]}.toml")
 
 
 def _show(table: str, cells: Sequence[Any], seeds: int, scale: float) -> None:
@@ -93,13 +94,13 @@ def _show(table: str, cells: Sequence[Any], seeds: int, scale: float) -> None:
     Console().print(_table(["row", "method", "here, %", "paper, %"], lines))
     for cell in cells:
         if cell.why_not:
-            typer.echo(f"{cell.row} {cell.method}: {cell.why_not}")
+            echo(f"{cell.row} {cell.method}: {cell.why_not}")
     several = "one seed" if seeds == 1 else f"mean ± std of {seeds} seeds"
     theirs = "the paper's own is the best epoch's, of 4 seeds but for ImageNet, the others' as published"
-    typer.echo(f"{table}: test accuracy after the last epoch, {several}; {theirs}.")
+    echo(f"{table}: test accuracy after the last epoch, {several}; {theirs}.")
     if scale != 1:
         least = "at least 1 epoch and 2 batches"
-        typer.echo(f"* scaled: {scale:g} of the epochs and of the images, {least}; no number to set beside the paper's.")
+        echo(f"* scaled: {scale:g} of the epochs and of the images, {least}; no number to set beside the paper's.")
 
 
 def _table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:

@@ -21,6 +21,7 @@ from outspan.cli.measure import (
     said_of_votes,
     write_found,
 )
+from outspan.cli.output import echo
 from outspan.cli.training import Set, device, training_progress
 from outspan.files import write_json, write_whole
 
@@ -61,7 +62,7 @@ def compose_command(
     found = graph(measured, names, additive=additive)
     Console().print(_pairs_table(found))
     for line in [*_edges(found), *said_of_votes(found)]:
-        typer.echo(line)
+        echo(line)
     name = "composition-additive" if additive else "composition"
     write_found(out, f"{name}.json", found, f"{name}.png", graph_figure(found))
 
@@ -96,14 +97,14 @@ def core_command(
     for entry in found["path"]:
         low, high = (100 * end for end in entry["interval"])
         said = f"{100 * entry['error']:5.2f} % ({low:.2f} to {high:.2f})  {' + '.join(entry['transforms']) or 'none'}"
-        typer.echo(said + ("  ← core" if entry["transforms"] == found["core"] else ""))
+        echo(said + ("  ← core" if entry["transforms"] == found["core"] else ""))
     cost = found["cost"]
-    typer.echo(
+    echo(
         f"Error of a vote of {seeds} seeds on {found['samples']:,} test {found['kind']}; {cost['models']} models in all. "
         f"The core comes to {cost['transforms_an_image']:g} transforms an image."
     )
     for line in [f"Chosen by these test {found['kind']}: expect a little more error on others.", *said_of_votes(found)]:
-        typer.echo(line)
+        echo(line)
     error, best = (f"{100 * entry['error']:.2f} %" for entry in (found, found["best"]))
     said = f"Error of a vote of {seeds} seeds: {error}; of the best set found: {best}."
     text = write_recipe(
@@ -113,7 +114,7 @@ def core_command(
     )
     write_whole(out / "core.toml", lambda partial: partial.write_text(text, encoding="utf-8"))
     write_json(out / "core.json", found)
-    typer.echo(f"wrote core.json and core.toml in {out}; train with it: outspan train {out / 'core.toml'} -o RUN")
+    echo(f"wrote core.json and core.toml in {out}; train with it: outspan train {out / 'core.toml'} -o RUN")
 
 
 def mixup_command(
@@ -147,7 +148,7 @@ def mixup_command(
     found = mixup_summary(measured, tuned, asked)
     Console().print(_mixup_table(found))
     for line in [*_mixup_remarks(found), *said_of_votes(found)]:
-        typer.echo(line)
+        echo(line)
     write_found(out, "mixup.json", found, "mixup.png", mixup_figure(found))
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from outspan.cli.output import echo
 from outspan.cli.training import training_progress
 
 app = typer.Typer(help="Back-translate a corpus of text.", no_args_is_help=True)
@@ -49,4 +50,4 @@ def backtranslate_command(
         held, failed = backtranslate(
             (one for text in texts for one in sentences(text)), out, engine=engine, pair=pair, on_batch=show
         )
-    typer.echo(f"{held:,} sentences in {out}" + (f", {failed:,} of which the engine could not translate" if failed else ""))
+    echo(f"{held:,} sentences in {out}" + (f", {failed:,} of which the engine could not translate" if failed else ""))

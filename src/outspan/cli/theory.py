@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outspan.cli.output import echo
 from outspan.files import write_json, write_whole
 
 app = typer.Typer(
@@ -41,17 +42,17 @@ def verify_command(
 
     rows = verify(draws=draws, seed=seed)
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
         return
     for row in rows:
-        typer.echo(f"{row.result}: {row.case}".ljust(60) + row.verdict)
+        echo(f"{row.result}: {row.case}".ljust(60) + row.verdict)
         drawn = "" if row.simulated is None else f", simulated {_number(row.simulated)} ± {row.standard_error:.0e}"
-        typer.echo(f"  printed {row.claim} {_number(row.printed)}, exact {_number(row.exact)}{drawn}")
+        echo(f"  printed {row.claim} {_number(row.printed)}, exact {_number(row.exact)}{drawn}")
         conditions = ", ".join(name if met else f"{name} (not met)" for name, met in row.conditions.items())
         repaired = f"  repaired {_number(row.repaired)}" + (f"; if {conditions}" if conditions else "")
-        typer.echo(fill(repaired, 80, subsequent_indent="    ", break_on_hyphens=False))
-    typer.echo("A fall of the error is positive; → is a limit: what departs from it")
-    typer.echo("at n must be gone by 40 % or more at 4n.")
+        echo(fill(repaired, 80, subsequent_indent="    ", break_on_hyphens=False))
+    echo("A fall of the error is positive; → is a limit: what departs from it")
+    echo("at n must be gone by 40 % or more at 4n.")
 
 
 def _number(value: float) -> str:
@@ -72,9 +73,9 @@ def counterexample_command(
 
     least, spikes = smallest(), [spike(n) for n in (10, 40, 160)]
     if as_json:
-        typer.echo(json.dumps({"smallest": asdict(least), "spike": [asdict(case) for case in spikes]}, indent=2))
+        echo(json.dumps({"smallest": asdict(least), "spike": [asdict(case) for case in spikes]}, indent=2))
         return
-    typer.echo(
+    echo(
         f"""Theorem 1, equation 1, in the smallest case there is:
   one sample in two dimensions, X = (1, 0), beta = (1, 1), F swaps the two
   entries, lam = 1/2, no noise. So z = (0, 1), with the label 1.
@@ -86,12 +87,12 @@ Equation 2, where every sample has the entry 1 along beta, and the new one shows
 an entry 0.2 of beta that none had: n times the gain of adding it, correctly
 labelled, without noise"""
     )
-    typer.echo(f"  {'n':>6} {'p':>6} {'printed':>10} {'(n + 1) lam':>12} {'n lam held':>12}")
+    echo(f"  {'n':>6} {'p':>6} {'printed':>10} {'(n + 1) lam':>12} {'n lam held':>12}")
     for case in spikes:
         values = (case.n * value for value in (case.printed, case.grown, case.held))
-        typer.echo("  {:6} {:6} {:10.4f} {:12.4f} {:12.4f}".format(case.n, case.p, *values))
-    typer.echo("The larger penalty takes more of what is known than the new sample adds:")
-    typer.echo("hold n lam when you augment.")
+        echo("  {:6} {:6} {:10.4f} {:12.4f} {:12.4f}".format(case.n, case.p, *values))
+    echo("The larger penalty takes more of what is known than the new sample adds:")
+    echo("hold n lam when you augment.")
 
 
 @app.command("plot")
@@ -105,7 +106,7 @@ def plot_command(out: Annotated[Path, typer.Option("-o", "--out", help="The fold
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in theory_figures().items():
         write_whole(out / f"{name}.png", lambda partial, figure=figure: figure.savefig(partial, format="png"))
-        typer.echo(f"wrote {out / name}.png")
+        echo(f"wrote {out / name}.png")
 
 
 @app.command("rank")
@@ -154,14 +155,14 @@ def rank_command(
         table.add_row(row.name, "yes" if row.linear else "", *values, "" if row.measured is None else f"{row.measured:g}")
     Console().print(table)
     for key, value in ranking.spearman.items():
-        typer.echo(f"Spearman, {key:>6} against the measured error score: {value:+.2f} (1: the same order)")
+        echo(f"Spearman, {key:>6} against the measured error score: {value:+.2f} (1: the same order)")
     write_json(out, asdict(ranking))
-    typer.echo(f"wrote {out}")
+    echo(f"wrote {out}")
     if figure is not None:
         from outspan.report.theory import rank_figure
 
         write_whole(figure, lambda partial: rank_figure(ranking).savefig(partial, format="png"))
-        typer.echo(f"wrote {figure}")
+        echo(f"wrote {figure}")
 
 
 def _scores(path: Path) -> dict[str, float]:

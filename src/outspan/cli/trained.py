@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outspan.cli.output import echo, echo_error, printable
 from outspan.cli.training import SkipBad, device
 from outspan.files import write_whole
 
@@ -39,7 +40,7 @@ def evaluate(
     trained, loaded = load_run(run, data, skip_bad=skip_bad)
     test, classes = loaded.test, loaded.classes
     if trained.epochs < trained.recipe.epochs:
-        typer.echo(f"outspan: {run} has ended {trained.epochs} of its {trained.recipe.epochs} epochs", err=True)
+        echo(f"outspan: {run} has ended {trained.epochs} of its {trained.recipe.epochs} epochs", err=True)
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("evaluating", total=len(test))
@@ -56,16 +57,17 @@ def evaluate(
     if as_json:
         shares = [share if row.any() else None for share, row in zip(right.tolist(), confusion, strict=True)]
         by_class = dict(zip(classes, shares, strict=True))
-        typer.echo(
+        echo(
             json.dumps(
                 {"accuracy": accuracy, "balanced_accuracy": balanced, "classes": by_class, "confusion": confusion.tolist()}
             )
         )
         return
     kind = "images" if len(trained.shape) == 3 else "texts"
-    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {kind}, {100 * balanced:.2f} % the mean over classes")
-    typer.echo("rows: what they are, columns: taken for")
+    echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {kind}, {100 * balanced:.2f} % the mean over classes")
+    echo("rows: what they are, columns: taken for")
     console = Console()
+    classes = [printable(name) for name in classes]
     whole = sum(len(name) + 2 for name in classes) + 24 <= console.width  # else the most frequent mistake alone
     table = Table("class", "of", "right, %", *(classes if whole else ["most often taken for"]), box=None, pad_edge=False)
     for name, share, row, i in zip(classes, right.tolist(), confusion, range(count), strict=True):
@@ -102,8 +104,8 @@ def predict_command(
         shares = predict(model, split, trained.last, device()).softmax(1).topk(min(top, len(trained.classes)))
         for path, values, labels in zip(read, shares.values.tolist(), shares.indices.tolist(), strict=True):
             named = {trained.classes[label]: value for label, value in zip(labels, values, strict=True)}
-            said = "  ".join(f"{name}  {100 * value:.1f} %" for name, value in named.items())
-            typer.echo(json.dumps({"file": str(path), "classes": named}) if as_json else f"{path}  {said}")
+            said = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in named.items())
+            echo(json.dumps({"file": str(path), "classes": named}) if as_json else f"{printable(path)}  {said}")
         done += len(read)
     if done < len(files):
         raise typer.Exit(1 if done else 2)
@@ -139,7 +141,7 @@ def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
             items.append(read_text(path) if len(trained.shape) == 1 else read_fitted(path, *trained.shape[1:]))
             read.append(path)
         except ValueError as error:
-            typer.secho(f"outspan: {error}", fg="red", err=True)
+            echo_error(error)
     if not read:
         return [], None
     labels = torch.zeros(len(read), dtype=torch.int64)
@@ -172,8 +174,8 @@ def compositions(
     figure = compositions_figure(found, marked)
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))
     if as_json:
-        typer.echo(json.dumps(parts))
+        echo(json.dumps(parts))
         return
     for name in dict.fromkeys([*rising(found), *marked]):
-        typer.echo(f"{100 * parts[name][0]:6.2f} % → {100 * parts[name][-1]:6.2f} %  {name}")
-    typer.echo(f"wrote {out}")
+        echo(f"{100 * parts[name][0]:6.2f} % → {100 * parts[name][-1]:6.2f} %  {name}")
+    echo(f"wrote {out}")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outspan.cli.output import echo
 from outspan.files import write_json, write_whole
 
 RECIPE_HELP = "A recipe, key = value in TOML; without one the defaults, changed by the options."
@@ -54,7 +55,7 @@ def train_command(
     given = make_recipe(recipe, [*asked, *(changes or [])], is_textual)
     check_recipe(given)
     if unused := without_effect(read_changes(changes or []), given.policy):
-        typer.echo(f"outspan: without effect on the policy {given.policy}: {', '.join(unused)}", err=True)
+        echo(f"outspan: without effect on the policy {given.policy}: {', '.join(unused)}", err=True)
     with training_progress(reads=True) as on_step:
         summary = train(
             scaled(given, scale),
@@ -65,12 +66,12 @@ def train_command(
             deterministic=deterministic,
             tensorboard=tensorboard,
             skip_bad=skip_bad,
-            on_begin=partial(typer.echo, err=True),
+            on_begin=partial(echo, err=True),
             on_step=on_step,
         )
-    typer.echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch, {summary.seconds:.0f} s, in {out}")
+    echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch, {summary.seconds:.0f} s, in {out}")
     if summary.accuracy <= summary.chance:
-        typer.echo(f"Always naming the largest class comes to {100 * summary.chance:.2f} %: nothing is learnt yet.")
+        echo(f"Always naming the largest class comes to {100 * summary.chance:.2f} %: nothing is learnt yet.")
 
 
 def given_options(**options: str | None) -> list[str]:
@@ -117,7 +118,7 @@ def compare(
         if is_textual(given.data):
             check_text(recipes[name])
     if "baseline" in names and len(names) > 1 and given.defaults == "none" and has_baseline(given.data):
-        typer.echo("outspan: baseline crops and flips; the others do with --set defaults=cifar-cutout, or flip", err=True)
+        echo("outspan: baseline crops and flips; the others do with --set defaults=cifar-cutout, or flip", err=True)
     tasks = {}
     dear = ("uncertain", "adversarial")  # first, so that none of them is left alone at the end
     for policy, seed in sorted(itertools.product(names, range(seeds)), key=lambda task: task[0] not in dear):
@@ -133,12 +134,12 @@ def compare(
         noise = f" ± {100 * entry['std']:.2f}" if seeds > 1 else ""
         table.add_row(policy, f"{100 * entry['mean']:.2f}{noise}", f"{entry['seconds']:.1f}")
     Console().print(table)
-    typer.echo(read_honestly(runs))
+    echo(read_honestly(runs))
     if said := said_of_chance(runs):
-        typer.echo(said)
+        echo(said)
     write_json(out / "comparison.json", found)
     write_whole(out / "accuracy.png", lambda partial: compare_figure(runs).savefig(partial, format="png"))
-    typer.echo(f"wrote {out / 'accuracy.png'}")
+    echo(f"wrote {out / 'accuracy.png'}")
 
 
 def grid_command(
@@ -163,13 +164,13 @@ def grid_command(
     found = run_grid(*read_grid(recipe, read_changes(changes or [])), out=out, device=device(), jobs=jobs, watch=watch)
     for name, accuracy in sorted(found["points"].items(), key=lambda item: -(item[1] or 0)):
         said = "diverges" if accuracy is None else f"{100 * accuracy:6.2f} % of those held out"
-        typer.echo(f"{said:26}  {name}")
-    typer.echo(f"test accuracy {100 * found['test_accuracy']:.2f} % of {found['chosen']}, trained on all of train, in {out}")
+        echo(f"{said:26}  {name}")
+    echo(f"test accuracy {100 * found['test_accuracy']:.2f} % of {found['chosen']}, trained on all of train, in {out}")
 
 
 @contextmanager
 def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Callable[[dict[str, Any]], bool]]:
-    """Show a bar on a terminal, elsewhere a line every half minute; SIGTERM and Ctrl-C ask the run to save and stop.
+    """Show a bar on a terminal, elsewhere a line every half minute; Ctrl-C, SIGTERM and SIGHUP ask the run to save and stop.
 
     Where the run `reads` its data first, which can take minutes, there is nothing to save before the first step: they end it.
     """
@@ -188,7 +189,10 @@ def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Calla
             raise KeyboardInterrupt
         asked.append(number)
 
-    before = {number: signal.signal(number, answer) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it: so do we
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, answer) for number in numbers}
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
     try:
         console = Console(stderr=True)
@@ -207,7 +211,7 @@ def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Calla
                 bar.update(task, completed=state["step"], total=state["steps"], said=said)
                 if bar.disable and time.perf_counter() - _told > _PAUSE:
                     _told = time.perf_counter()
-                    typer.echo(f"{title}  {state['step'] / state['steps']:.0%}  {said}".strip(), err=True)
+                    echo(f"{title}  {state['step'] / state['steps']:.0%}  {said}".strip(), err=True)
                 return bool(asked)
 
             yield on_step

@@ -22,6 +22,7 @@ from outspan.policies.proposals import merge
 from outspan.shapes import Float32, Normalized, Num
 from outspan.train import OnStep, Stopped, checkpoint
 from outspan.train.graphs import Learner
+from outspan.train.metadata import ENSEMBLE
 from outspan.train.state import initial, lr_at, make_optimizer
 from outspan.transforms.labels import mix_labels
 from outspan.transforms.normalize import Normalize
@@ -256,10 +257,13 @@ class _Together:
 
     def _restore(self, out: Path) -> None:
         """Go on where the folder stands."""
-        found = checkpoint.load(out)
+        found = checkpoint.load(out, ENSEMBLE)
         if found is None:
             return
-        if [asdict(Recipe()) | kept for kept in found[1].get("members", [])] != [asdict(recipe) for recipe in self.members]:
+        if [asdict(Recipe()) | kept for kept in found[1]["members"]] != [asdict(recipe) for recipe in self.members]:
             raise ValueError(f"{out}: a run of other recipes")
-        checkpoint.unpack(found[0], self.model, self.optimizer)
+        try:
+            checkpoint.unpack(found[0], self.model, self.optimizer)
+        except ValueError as error:
+            raise ValueError(f"{out}: {error}") from None
         self.step = found[1]["step"]

@@ -170,7 +170,8 @@ class Adversarial:
         return found | {"sums": self._sums, "images": torch.tensor(self._images)}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what a checkpoint holds."""
+        """Go on from what a checkpoint holds; tensors that are not this policy's are a ValueError."""
+        self._check_tensors(tensors)
         own = {k.removeprefix("controller."): v for k, v in tensors.items() if k.startswith("controller.")}
         self.controller.load_state_dict(own)
         for name, parameter in self.controller.named_parameters():
@@ -178,6 +179,22 @@ class Adversarial:
                 if f"adam.{key}.{name}" in tensors:
                     self._optimizer.state[parameter][key] = tensors[f"adam.{key}.{name}"].clone()
         self._sums, self._images, self._written = tensors["sums"].clone(), int(tensors["images"]), None
+
+    def _check_tensors(self, tensors: dict[str, Tensor]) -> None:
+        expected = {f"controller.{name}": tensor for name, tensor in self.controller.state_dict().items()}
+        expected |= {"sums": torch.zeros(self.policies), "images": torch.tensor(0)}
+        if any(name.startswith("adam.") for name in tensors):  # there is none before the first round has ended
+            for name, parameter in self.controller.named_parameters():
+                own = {"step": torch.tensor(0.0), "exp_avg": parameter, "exp_avg_sq": parameter}
+                expected |= {f"adam.{key}.{name}": tensor for key, tensor in own.items()}
+        if different := expected.keys() ^ tensors.keys():
+            state = "has no" if min(different) in expected else "has an unknown"
+            raise ValueError(f"the checkpoint {state} tensor {f'policy.{min(different)}'!r}")
+        for name, tensor in expected.items():
+            stored = tensors[name]
+            if (stored.shape, stored.dtype) != (tensor.shape, tensor.dtype):
+                allowed, found = (f"{one.dtype} {list(one.shape)}" for one in (tensor, stored))
+                raise ValueError(f"the checkpoint's tensor {f'policy.{name}'!r} must be {allowed}, got {found}")
 
     def _policies_of(self, turn: int) -> tuple[Tensor, Proposal]:
         """Return what the controller decided in a round, and what it comes to."""

@@ -190,6 +190,9 @@ def _finished(folder: Path, method: str) -> dict[int, dict[str, Any]]:
             found = checkpoint.load(path)
         except ValueError:  # damaged: training it says so
             continue
-        if found is not None and len(found[1]["metrics"]) == found[1]["recipe"]["epochs"]:
-            runs[found[1]["recipe"]["seed"]] = found[1]
+        if found is None:
+            continue
+        recipe = with_values(Recipe(), found[1]["recipe"])
+        if len(found[1]["metrics"]) == recipe.epochs:
+            runs[recipe.seed] = found[1]
     return runs

@@ -16,6 +16,9 @@ from torch import Tensor, nn
 try:
     import fcntl
 except ImportError:  # Windows
+from outspan.files import write_whole
+from outspan.train.metadata import RUN, Check, check_metadata
+
     fcntl = None
 
 _KEPT = 2  # the newest, and the one before in case the newest is found damaged
@@ -35,7 +38,8 @@ def pack(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor
 
 @torch.no_grad()
 def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put back what was packed."""
+    """Put back what was packed; tensors that are not this model's and this optimizer's are a ValueError."""
+    _check_tensors(tensors, model, optimizer)
     model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
     for name, parameter in model.named_parameters():
         for kind, short in _BUFFERS.items():
@@ -47,6 +51,37 @@ def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.opt
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
     """Write the checkpoint of a step and remove those before the last but one."""
     text = json.dumps({**meta, "step": step})
+def _check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Refuse tensors with another name, shape or dtype than the model and the optimizer have; a policy checks its own."""
+    required = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    buffers: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        own = {f"{_BUFFERS[kind]}.{name}": torch.empty(()) if kind == "step" else parameter for kind in _kinds(optimizer)}
+        buffers |= own
+        if own.keys() & tensors.keys():  # a parameter without a gradient has none of them
+            required |= own
+    if buffers and not buffers.keys() & tensors.keys():
+        raise ValueError("the checkpoint has no optimizer state: it cannot go on from there")
+    if missing := required.keys() - tensors.keys():
+        raise ValueError(f"the checkpoint has no tensor {min(missing)!r}")
+    known = required | buffers
+    for name, tensor in tensors.items():
+        if name.startswith("policy."):
+            continue
+        if name not in known:
+            raise ValueError(f"the checkpoint has a tensor {name!r}, which the model and its optimizer have not")
+        if (tensor.shape, tensor.dtype) != (known[name].shape, known[name].dtype):
+            expected = f"{known[name].dtype} {list(known[name].shape)}"
+            raise ValueError(f"the checkpoint's tensor {name!r} must be {expected}, got {tensor.dtype} {list(tensor.shape)}")
+
+
+def _kinds(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
+    """Return what an optimizer keeps for a parameter that it has updated."""
+    if isinstance(optimizer, torch.optim.SGD):
+        return ("momentum_buffer",) if optimizer.defaults["momentum"] else ()
+    return ("step", "exp_avg", "exp_avg_sq")
+
+
     cpu = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
     path = folder / f"step-{step:09d}.safetensors"
@@ -103,16 +138,20 @@ def is_begun(folder: Path) -> bool:
     return bool(_files(folder))
 
 
-def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the newest checkpoint that is whole, or None where there is none; a ValueError where all are damaged."""
-    damaged = []
+def load(folder: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return the newest checkpoint that is whole, or None where there is none; a ValueError where all are damaged.
+
+    `table` says what its metadata must be; by default, that of a run.
+    """
+    damaged: dict[str, str] = {}
     for path in _files(folder):
         try:
-            return read(path)
-        except ValueError:
-            damaged.append(path.name)  # the one before it is still there
+            return read(path, table)
+        except ValueError as error:
+            damaged[path.name] = str(error).removeprefix(f"{path}: ")  # the one before it is still there
     if damaged:
-        raise ValueError(f"{folder}: no whole checkpoint, {', '.join(damaged)} damaged; remove them to start over")
+        reason = next(iter(damaged.values()))
+        raise ValueError(f"{folder}: no whole checkpoint, {', '.join(damaged)} damaged ({reason}); remove them to start over")
     return None
 
 
@@ -127,7 +166,15 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     text = header.get("meta", "")
     if header.get("digest") != _digest(tensors, text):
         raise ValueError(f"{path}: its digest does not match: the file is damaged")
-    return tensors, json.loads(text)
+    try:
+        metadata = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: metadata is not JSON ({error})") from None
+    try:
+        check_metadata(metadata, table)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return tensors, metadata
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:

@@ -46,7 +46,7 @@ def read(out: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         how = "keeps fewer than it draws and has ended an epoch"
         raise ValueError(f"{out}: no {FILE}: only a run of the policy 'uncertain' that {how} has chosen") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{out / FILE}: damaged ({error}); remove it") from None
     if not lines or not all(_is_epoch(line) for line in lines):
         raise ValueError(f"{out / FILE}: damaged (a line is not an epoch's); remove it")
@@ -54,9 +54,15 @@ def read(out: Path) -> list[dict[str, Any]]:
 
 
 def _is_epoch(line: Any) -> bool:
-    chosen = line.get("compositions") if isinstance(line, dict) and "epoch" in line else None
+    if not isinstance(line, dict) or type(line.get("epoch")) is not int or line["epoch"] < 0:
+        return False
+    chosen = line.get("compositions")
     entries = chosen.values() if isinstance(chosen, dict) else ()
-    return bool(entries) and all(isinstance(entry, dict) and isinstance(entry.get("count"), int) for entry in entries)
+    return bool(entries) and all(isinstance(entry, dict) and _is_count(entry.get("count")) for entry in entries)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= 2**63 - 1
 
 
 def shares(lines: list[dict[str, Any]]) -> Mapping[str, list[float]]:

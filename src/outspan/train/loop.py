@@ -179,10 +179,15 @@ class _Run:
         else:
             _same_run(self.recipe, self.about, self.setting, found[1], self.out)
             self.about = found[1]["data"] | self.about  # of weights that are no longer there what is known of them
-            self.state.restore(*found)
-            write_lines(self.out / "metrics.jsonl", self.state.metrics)  # a kill may have come between the two
-            if self.learns is not None:
-                self.learns.restore({k.removeprefix("policy."): v for k, v in found[0].items() if k.startswith("policy.")})
+            try:
+                self.state.restore(*found)
+                if self.learns is not None:
+                    self.learns.restore({k.removeprefix("policy."): v for k, v in found[0].items() if k.startswith("policy.")})
+            except ValueError as error:
+                raise ValueError(f"{self.out}: {error}") from None
+            finished = self.state.step >= self.steps
+            if not (finished and (self.out / "metrics.jsonl").exists()):  # rows after the checkpoint are void
+                write_lines(self.out / "metrics.jsonl", self.state.metrics)
         self.saved, self.saving, self.before = time.perf_counter(), 0.0, self.state.seconds
         self.began = self.saved
 

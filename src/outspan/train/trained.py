@@ -77,7 +77,10 @@ def load_model(out: Path | str) -> Trained:
     recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
     shape = tuple(about["shape"])
     state = new_state(replace(recipe, weights=""), shape, len(about["classes"]), torch.device("cpu"))
-    state.restore(*found)
+    try:
+        state.restore(*found)
+    except ValueError as error:
+        raise ValueError(f"{out}: {error}") from None
     last = last_step(about["mean"], about["std"])
     classes, epochs = tuple(about["classes"]), len(found[1]["metrics"])
     return Trained(

@@ -88,6 +88,19 @@ def test_a_function_of_several_lists_is_read_whole(tmp_path):
     assert plans[0] == plans[1]
 
 
+def test_a_function_whose_lists_grow_without_end_is_refused_with_its_line(tmp_path):
+    """Sixty lines that double a list are 2**60 pairs; many sums of a long list are as much."""
+    pair = [["Invert", 1, 1], ["Rotate", 1, 1]]
+    doubled = "".join(f"    p{i + 1} = p{i} + p{i}\n" for i in range(60))
+    summed = f"    p1 = p0{' + p0' * 90}\n" + "".join(f"    p{i + 1} = p{i} + p1\n" for i in range(1, 600))
+    for lines, last, at in ((doubled, 60, 18), (summed, 600, 49)):
+        code = write(tmp_path / "c.py", f"def found():\n    p0 = {[pair]}\n{lines}    return p{last}\n")
+        with pytest.raises(ValueError, match=rf"c.py, line {at}: the lists have more than 100,000 elements together"):
+            fast_autoaugment(f"{code}#found")
+    once = write(tmp_path / "c.py", f"def found():\n    p0 = {[pair]}\n    return p0{' + p0' * 90}\n")
+    assert len(fast_autoaugment(f"{once}#found")(3, rng=rng.generator(0))) == 3
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

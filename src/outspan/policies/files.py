@@ -17,6 +17,7 @@ from outspan.config import unknown
 from outspan.policies.proposals import Proposal, Schedule, Step, one_pair, propose
 
 _MOST_BYTES = 1 << 20
+_MOST_ELEMENTS = 100_000  # of all lists that a function makes; the published files have a few hundred pairs
 _EITHER_WAY = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")  # the others have one direction
 
 
@@ -219,12 +220,15 @@ def _find(path: Path, name: str) -> ast.expr:
 def _returned(path: str, function: ast.FunctionDef) -> ast.List:
     """Return the list that a function of lists and their sums returns; one that does anything else is refused."""
     named: dict[str, ast.List] = {}
+    total = 0  # each sum is a list of its own: a few lines that double one would fill the memory
     for node in (*function.decorator_list, *function.body):
         match node:
             case ast.Expr(value=ast.Constant()):  # its docstring
                 continue
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 named[name] = _sum(path, value, named)
+                total += len(named[name].elts)
+                _check_length(path, node, total)
             case ast.Return(value=ast.expr() as value):
                 return _sum(path, value, named)
             case _:
@@ -242,8 +246,14 @@ def _sum(path: str, node: ast.expr, named: Mapping[str, ast.List]) -> ast.List:
             return named[name]
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             parts = _sum(path, left, named), _sum(path, right, named)
+            _check_length(path, node, len(parts[0].elts) + len(parts[1].elts))
             return ast.copy_location(ast.List([*parts[0].elts, *parts[1].elts], ast.Load()), node)
     _refuse(path, node, f"expected a list or a sum of named lists, got {ast.unparse(node)[:40]!r}")
+
+
+def _check_length(path: str, node: ast.AST, count: int) -> None:
+    if count > _MOST_ELEMENTS:
+        _refuse(path, node, f"the lists have more than {_MOST_ELEMENTS:,} elements together: not a policy file")
 
 
 def _text(path: Path) -> str:

@@ -1,17 +1,23 @@
 """Image files that were made to hurt: each a ValueError with the file's name, and nothing written."""
 
 import io
+import os
+import socket
 import struct
+import subprocess
+import sys
 import zlib
 from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from outspan.cli.images import read_image
+from outspan.data.splits import Files
 from outspan.files import write_whole
 
 
@@ -92,3 +98,46 @@ def test_a_tiff_whose_offsets_are_no_numbers_is_refused(tmp_path):
     (tmp_path / "odd.tiff").write_bytes(data)
     with pytest.raises(ValueError, match=r"odd\.tiff: cannot be read as an image"):
         read_image(tmp_path / "odd.tiff")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, monkeypatch):
+    """Opening a FIFO waits for a writer, and /dev/zero has no end: neither may be opened, so it is done in a child."""
+    folder = tmp_path / "data" / "train" / "cat"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "fifo.png")
+    os.symlink("/dev/zero", folder / "device.png")
+    os.symlink(folder / "fifo.png", folder / "link.png")
+    with socket.socket(socket.AF_UNIX) as server:
+        monkeypatch.chdir(folder)  # a socket's path is short
+        server.bind("socket.png")
+    Image.new("RGB", (4, 4)).save(tmp_path / "real.png")
+    os.symlink(tmp_path / "real.png", folder / "good.png")
+    code = """
+import sys
+from pathlib import Path
+from outspan.data.readers import read_cropped, read_fitted, read_npz
+from outspan.text.documents import read_documents, read_text
+folder = Path(sys.argv[1])
+for read in (lambda p: read_fitted(p, 2, 2), lambda p: read_cropped(p, 2, [0.5] * 4), read_npz, read_text, read_documents):
+    for name in ("fifo", "device", "link", "socket"):
+        try:
+            read(folder / f"{name}.png")
+        except ValueError as error:
+            assert f"{name}.png: not a regular file" in str(error), error
+        else:
+            raise AssertionError(name)
+assert read_fitted(folder / "good.png", 2, 2).shape == (3, 2, 2)
+"""
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True, timeout=300)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
+def test_a_fifo_in_an_image_folder_is_skipped_as_any_bad_file_is(tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "real.png")
+    os.mkfifo(tmp_path / "fifo.png")
+    paths, labels = [tmp_path / "fifo.png", tmp_path / "real.png"], torch.zeros(2, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"fifo\.png: not a regular file"):
+        Files(paths, labels, 4).read(torch.arange(2))
+    with pytest.warns(UserWarning, match=r"fifo\.png"):
+        assert len(Files(paths, labels, 4, skip_bad=1).read(torch.arange(2))) == 2

@@ -166,6 +166,24 @@ def test_it_is_a_proposal():
     assert isinstance(uniform(), Proposal)
 
 
+@pytest.mark.parametrize("function", [sequence, blend])
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (("horizontal_flip",), r"takes steps, got 'horizontal_flip': write {}\(Step\('horizontal_flip'\)\)"),
+        ((Step("invert"), "rotate"), r"takes steps, got 'rotate': write {}\(Step\('rotate'\)\)"),
+        (("horizontal_flop",), "unknown transform 'horizontal_flop', did you mean 'horizontal_flip'?"),
+        (([Step("invert"), Step("rotate")],), r"takes steps, got \[Step\(.*: write {}\(\*steps\)"),
+        ((["invert", "rotate"],), r"write {}\(\*steps\)"),
+        ((uniform(2), uniform(2)), r"takes steps, got <.*: write {}\(Step\(name\), \.\.\.\)"),
+        ((None,), "takes steps, got None"),
+    ],
+)
+def test_what_is_no_step_is_refused_with_the_call_that_was_meant(function, steps, message, unchecked):
+    with pytest.raises(ValueError, match=message.replace("{}", function.__name__)):
+        function(*steps)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

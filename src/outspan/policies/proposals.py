@@ -193,8 +193,23 @@ def side_by_side(plans: Sequence[Plan], size: int) -> Plan:
 
 
 def sequence(*steps: Step) -> Proposal:
-    """Give every row these steps in order."""
+    """Give every row these steps in order: `sequence(Step("rotate", -1, 1), Step("horizontal_flip", probability=0.5))`."""
+    _check_steps("sequence", steps)
     return propose(steps, len(steps), _pick_in_order)
+
+
+def _check_steps(function: str, steps: Sequence[object]) -> None:
+    """Refuse names and lists where steps are expected, and show the call that was meant."""
+    for step in steps:
+        if isinstance(step, Step):
+            continue
+        reason = f"{function} takes steps, got {step!r:.80}"
+        if isinstance(step, str):
+            find(step)  # a name that nobody knows is another error
+            raise ValueError(f"{reason}: write {function}(Step({step!r})), or Step({step!r}, low, high, probability=0.5)")
+        if isinstance(step, Sequence):
+            raise ValueError(f"{reason}: write {function}(*steps), each step its own argument")
+        raise ValueError(f"{reason}: write {function}(Step(name), ...)")
 
 
 def any_of(options: Sequence[Step], depth: int, *, replacement: bool = True) -> Proposal:
@@ -237,6 +252,7 @@ def blend(*steps: Step) -> Proposal:
     The first is applied to the row itself; the others to helper rows of the same image, which the row then blends in one after
     the other, in bytes. Two are `Image.blend(first, second, 0.5)`.
     """
+    _check_steps("blend", steps)
     if len(steps) < 2 or any(find(step.name).mixes for step in steps):
         raise ValueError(f"a blend is of 2 or more transforms that keep labels, got {[step.name for step in steps]}")
     return partial(_draw_blend, [sequence(step) for step in steps])

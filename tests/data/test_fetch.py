@@ -127,6 +127,39 @@ def test_archives_are_unpacked_without_their_folder_and_within_ours(server, tmp_
         fetch("toy", tmp_path / "c")
 
 
+def test_a_kill_between_unpacking_and_the_rename_costs_no_other_download(server, tmp_path, monkeypatch):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("set/one.bin"), io.BytesIO())
+    server.publish("/set.tar.gz", buffer.getvalue())
+    calls, replace = [], module.os.replace
+
+    def killed(source, target):
+        if target == tmp_path / "toy" and "killed" not in calls:
+            calls.append("killed")
+            raise KeyboardInterrupt
+        calls.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(module.os, "replace", killed)
+    monkeypatch.setattr(module.os, "sync", lambda: calls.append("sync"))
+    with pytest.raises(KeyboardInterrupt):
+        fetch("toy", tmp_path)
+    folder = fetch("toy", tmp_path)
+    assert calls == ["rename", "sync", "killed", "sync", "rename"]  # of the archive, then of the folder
+    assert len(server.asked) == 1
+    assert [path.name for path in folder.iterdir()] == ["one.bin"]
+
+
+def test_a_full_disk_is_said_with_the_path(server, tmp_path, monkeypatch):
+    def fill(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "fsync", fill)
+    with pytest.raises(ValueError, match=r"a\.bin\.partial: cannot be written \(No space left on device\)"):
+        fetch("toy", tmp_path)
+
+
 def test_unknown_sets_are_refused(tmp_path):
     with pytest.raises(ValueError, match="unknown data set to fetch 'cifar', did you mean 'cifar10'"):
         fetch("cifar", tmp_path)

@@ -1,5 +1,8 @@
 """Checkpoints: whole or not there, and no damage goes unseen."""
 
+import errno
+import fcntl
+import os
 import subprocess
 import sys
 
@@ -79,7 +82,7 @@ def test_a_full_disk_leaves_the_previous_one(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ValueError, match=r"step-000000002\.safetensors: cannot be written \(No space left on device\)"):
         checkpoint.save(tmp_path, 2, TENSORS, META)
     assert same(checkpoint.load(tmp_path), 1)
     assert not list(tmp_path.glob("*.partial"))
@@ -94,7 +97,8 @@ def test_tied_weights_are_saved_twice(tmp_path):
     assert torch.equal(tensors["model.c"], weight[3:])
 
 
-def test_a_folder_is_one_processs_at_a_time(tmp_path):
+def test_a_folder_is_one_processs_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
     hold = f"from pathlib import Path\nfrom outspan.train.checkpoint import locked\nwith locked(Path({str(tmp_path)!r})):\n"
     other = subprocess.Popen(
         [sys.executable, "-c", f"{hold}    print('held', flush=True)\n    input()"],
@@ -106,4 +110,49 @@ def test_a_folder_is_one_processs_at_a_time(tmp_path):
             pass
         other.communicate("\n")
     with checkpoint.locked(tmp_path):  # the other one is gone
+        pass
+
+
+def test_the_lock_waits_for_an_owner_that_is_being_taken_down(tmp_path, monkeypatch):
+    """Another descriptor stands for the killed owner's, which the system closes while we wait."""
+    owner = os.open(tmp_path / ".lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(owner, fcntl.LOCK_EX)
+    waits = []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 3:
+            os.close(owner)
+
+    monkeypatch.setattr(checkpoint.time, "sleep", sleep)
+    with checkpoint.locked(tmp_path):
+        assert len(waits) == 3
+
+
+def test_a_child_does_not_hold_its_parent_s_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
+    (wake, woken), (is_up, up) = os.pipe(), os.pipe()
+    with checkpoint.locked(tmp_path):
+        child = os.fork()
+        if not child:  # it lives on while the parent's lock ends
+            os.write(up, b" ")
+            os.read(wake, 1)
+            os._exit(0)
+        os.read(is_up, 1)
+    try:
+        with checkpoint.locked(tmp_path):
+            pass
+    finally:
+        os.write(woken, b" ")
+        os.waitpid(child, 0)
+
+
+def test_a_file_system_without_locks_is_named_once(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(checkpoint.fcntl, "flock", refuse)
+    with pytest.warns(UserWarning, match="this file system has no locks"), checkpoint.locked(tmp_path):
+        pass
+    with checkpoint.locked(tmp_path):  # a second warning would be an error here
         pass

@@ -1,10 +1,12 @@
 """The loop: it learns, it resumes to the bit from anywhere, and it refuses what it cannot run."""
 
+import errno
 import math
+import os
 import shutil
 import sys
-import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from made import make_folder
-from outspan import models
+from outspan import files, models
 from outspan.config import Recipe, read_recipe
 from outspan.data.sets import Data, hold_out, load, load_for
 from outspan.data.splits import Split
@@ -117,15 +119,20 @@ def test_other_images_are_refused(tmp_path):
 
 
 def test_a_slow_save_is_made_less_often(tmp_path, monkeypatch):
-    saves = []
+    """By a clock of its own: a step takes a second, and so does a save."""
+    clock, saves = [0.0], []
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: clock[0])
 
-    def slowly(*_):
-        saves.append(1)
-        time.sleep(0.05)
+    def tick(progress: dict) -> None:
+        clock[0] += 1.0
+
+    def slowly(folder, step, *_) -> None:
+        saves.append(step)
+        clock[0] += 1.0
 
     monkeypatch.setattr(checkpoint, "save", slowly)
-    train(replace(SMALL, epochs=1, batch=5), out=tmp_path, data=few(), save_every=0.001)
-    assert len(saves) <= 3  # and not one after every of the 40 steps
+    train(replace(SMALL, epochs=1, batch=5), out=tmp_path, data=few(), save_every=0.001, on_step=tick)
+    assert saves == [2, 22, 40]  # at once; a save takes a twentieth of the time at most; at the end
 
 
 def published(folder, policy: str) -> dict[str, str]:
@@ -188,12 +195,15 @@ def test_a_last_batch_of_one_that_cannot_be_normalised_is_refused_at_once(tmp_pa
 
 
 def test_a_trained_model_says_what_the_run_did(tmp_path):
-    """Batch normalisation tells: a model that still trains would go by the batch."""
+    """Batch normalisation tells: a model that still trains would go by the batch.
+
+    Images one by one are summed in another order than in a batch, so a prediction on the border may change: one of 100 may.
+    """
     done = train(replace(SMALL, model="convnet"), out=tmp_path, data=(data := few(100)))
     trained = load_model(tmp_path)
     with torch.no_grad():
         alone = torch.cat([trained.model(trained.last(data.test.images[i : i + 1])) for i in range(len(data.test))])
-    assert (alone.argmax(1) == data.test.labels).double().mean() == pytest.approx(done.accuracy)
+    assert (alone.argmax(1) == data.test.labels).double().mean() == pytest.approx(done.accuracy, abs=0.011)
 
 
 def test_stopped_after_every_step_it_ends_the_same(tmp_path):
@@ -467,7 +477,22 @@ def test_an_interruption_amid_torch_s_imports_stays_one(monkeypatch):
         raise KeyboardInterrupt
 
 
-def test_a_process_that_is_refused_leaves_the_files_of_the_run_alone(tmp_path):
+def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path, monkeypatch):
+    finished = train(replace(SMALL, epochs=1), out=tmp_path, data=few())
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+
+    def refuse(path, *_, **__):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    read_only = SimpleNamespace(**{**vars(os), "open": refuse, "replace": refuse, "unlink": refuse, "mkdir": refuse})
+    monkeypatch.setattr(checkpoint, "os", read_only)
+    monkeypatch.setattr(files, "os", read_only)
+    assert train(replace(SMALL, epochs=1), out=tmp_path, data=few(), tensorboard=True) == finished
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+def test_a_process_that_is_refused_leaves_the_files_of_the_run_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
     with pytest.raises(Stopped):
         train(SMALL, out=tmp_path, data=few(), on_step=lambda progress: progress["step"] == 15)
     (tmp_path / "metrics.jsonl").write_text("what the run that is under way wrote since\n")
@@ -479,7 +504,7 @@ def test_a_process_that_is_refused_leaves_the_files_of_the_run_alone(tmp_path):
     (tmp_path / "new").mkdir()
     with checkpoint.locked(tmp_path / "new"), pytest.raises(ValueError, match="another process is training there"):
         train(SMALL, out=tmp_path / "new", data=few())
-    assert not list((tmp_path / "new").iterdir())
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
 
 
 def test_what_a_run_left_that_was_killed_before_it_saved_is_void(tmp_path):

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from outspan.config import unknown
+from outspan.files import sync_folder
 
 _CHUNK = 1 << 18
 
@@ -88,15 +89,19 @@ def fetch(name: str, root: Path, *, on_bytes: Callable[[str, int, int], None] = 
         raise unknown("data set to fetch", name, SOURCES)
     folder, sources = SOURCES[name]
     target, partial = root / folder, root / f"{folder}.partial"
-    if target.exists() and any(target.iterdir()):
-        return target
-    partial.mkdir(parents=True, exist_ok=True)
-    for source in sources:
-        _download(source, partial / source.name, on_bytes)
-    for source in sources:
-        if source.name.endswith(".tar.gz"):
-            _unpack(partial / source.name)
-    os.replace(partial, target)
+    archives = [source.name for source in sources if source.name.endswith(".tar.gz")]
+    if not (target.exists() and any(target.iterdir())):
+        partial.mkdir(parents=True, exist_ok=True)
+        for source in sources:
+            _download(source, partial / source.name, on_bytes)
+        for name in archives:
+            _unpack(partial / name)
+        if hasattr(os, "sync"):
+            os.sync()  # one call for all files: an archive may hold 100,000 of them
+        os.replace(partial, target)
+        sync_folder(root)
+    for name in archives:  # kept until now: a kill before the rename must not cost another download
+        (target / name).unlink(missing_ok=True)
     return target
 
 
@@ -118,6 +123,8 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
                     file.write(chunk)
                     here += len(chunk)
                     on_bytes(source.name, here, total)
+                file.flush()
+                os.fsync(file.fileno())
         if here < total:
             raise HTTPException("the connection was closed")
     except urllib.error.HTTPError as error:
@@ -126,6 +133,8 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         raise ValueError(f"{source.url}: broke off after {here:,} bytes ({reason}); the same command goes on") from None
+    except OSError as error:  # a full disk
+        raise ValueError(f"{partial}: cannot be written ({error.strerror or error}); the same command goes on") from None
     found = _sha256(partial)
     if found != source.sha256:
         partial.unlink()
@@ -142,7 +151,7 @@ def _sha256(path: Path) -> str:
 
 
 def _unpack(path: Path) -> None:
-    """Put the files of an archive's one folder beside it, and remove it; links and what points elsewhere are left out."""
+    """Put the files of an archive's one folder beside it; links and what points elsewhere are left out."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:
@@ -155,4 +164,5 @@ def _unpack(path: Path) -> None:
                         shutil.copyfileobj(content, file)
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: not a whole archive ({error})") from None
-    path.unlink()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be unpacked ({error.strerror or error}); the same command goes on") from None

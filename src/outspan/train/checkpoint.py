@@ -1,8 +1,11 @@
 """Checkpoints: one safetensors file with a digest over tensors and metadata; whole, or not there; the newest wins."""
 
+import errno
 import hashlib
 import json
 import os
+import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +16,12 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-try:
-    import fcntl
-except ImportError:  # Windows
 from outspan.files import write_whole
 from outspan.train.metadata import RUN, Check, check_metadata
 
+try:
+    import fcntl
+except ImportError:  # Windows
     fcntl = None
 
 _KEPT = 2  # the newest, and the one before in case the newest is found damaged
@@ -48,9 +51,6 @@ def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.opt
                 optimizer.state[parameter][kind] = like.copy_(stored)  # laid out as the parameter is
 
 
-def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
-    """Write the checkpoint of a step and remove those before the last but one."""
-    text = json.dumps({**meta, "step": step})
 def _check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Refuse tensors with another name, shape or dtype than the model and the optimizer have; a policy checks its own."""
     required = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
@@ -82,22 +82,13 @@ def _kinds(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
     return ("step", "exp_avg", "exp_avg_sq")
 
 
+def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
+    """Write the checkpoint of a step and remove those before the last but one."""
+    text = json.dumps({**meta, "step": step})
     cpu = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
     path = folder / f"step-{step:09d}.safetensors"
-    partial = path.with_suffix(".partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
-    _fsync(folder)
-    for left in folder.glob("step-*.partial"):  # of a save that was killed
-        left.unlink()
+    write_whole(path, lambda partial: partial.write_bytes(data))
     for old in [file for file in _files(folder) if file <= path][_KEPT:]:  # a later one is damaged: it was not loaded
         old.unlink()
     return path
@@ -114,23 +105,66 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
+_PATIENCE = 5.0  # seconds: a killed owner keeps its lock until the system has taken it down
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+_unlocked_folders: set[Path] = set()  # named in a warning already
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Refuse a folder in which another process trains, for as long as this one does."""
-    if fcntl is None:
+    """Refuse a folder in which another process trains; the lock ends with this process, however that ends.
+
+    Child processes do not share the lock. On a read-only file system there is no lock, as nothing can be written there. On one
+    without locks a warning says so, once per folder.
+    """
+    try:
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
         yield
         return
-    handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"{folder}: another process is training there") from None
-        except OSError:  # a file system without locks
-            pass
+        _lock(handle, folder)
+        _inherited.add(handle)
         yield
     finally:
+        _inherited.discard(handle)
         os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    end = time.monotonic() + _PATIENCE
+    while fcntl is not None:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise ValueError(
+                    f"{folder}: another process is training there; wait until it ends, or choose another folder"
+                ) from None
+            time.sleep(0.05)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            break
+    if folder not in _unlocked_folders:
+        _unlocked_folders.add(folder)
+        warnings.warn(f"{folder}: this file system has no locks; make sure that no other process trains there", stacklevel=3)
+
+
+_inherited: set[int] = set()  # descriptors of locks, which a forked child has, too
+
+
+def _close_inherited() -> None:
+    """Close a parent's locks in its forked child: a data worker that outlives its parent must not hold the folder."""
+    for handle in _inherited:
+        os.close(handle)
+    _inherited.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)
 
 
 def is_begun(folder: Path) -> bool:
@@ -155,7 +189,7 @@ def load(folder: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tens
     return None
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(path: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and metadata of one file; anything but a whole checkpoint is a ValueError."""
     try:
         with safetensors.safe_open(path, "pt") as file:
@@ -188,13 +222,3 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"), reverse=True)
-
-
-def _fsync(folder: Path) -> None:
-    if os.name == "nt":  # a folder cannot be opened there
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -19,7 +19,7 @@ from outspan.config import Recipe, differing, first_line, with_values, write_rec
 from outspan.data.readers import is_undivided
 from outspan.data.sets import SETS, Data, as_read, hold_out, is_textual, load_for
 from outspan.data.splits import Files
-from outspan.files import digest_of, write_lines, write_whole
+from outspan.files import digest_of, remove_partials, write_lines, write_whole
 from outspan.models import is_for_images
 from outspan.models.from_timm import PUBLISHED
 from outspan.plan import Plan
@@ -112,9 +112,12 @@ def train(
         out.mkdir(parents=True, exist_ok=True)  # all that may be refused without looking into it has been
         with checkpoint.locked(out):  # nothing is written before, and no run taken up: another process's files are its own
             run.take_up()
-            if run.state.step < run.steps:
+            writer = None
+            if run.state.step < run.steps:  # a finished run is only read: its folder may be read-only
+                remove_partials(out)
+                writer = _writer(out, run.state.step) if tensorboard else None
                 on_begin(run.said())
-            return run.go(on_step, save_every, _writer(out, run.state.step) if tensorboard else None)
+            return run.go(on_step, save_every, writer)
 
 
 class _Run:

@@ -1,0 +1,41 @@
+"""Files are whole or not there, and stay so after a power failure."""
+
+import os
+import stat
+
+import pytest
+
+from outspan import files
+from outspan.files import remove_partials, write_whole
+
+
+def test_the_file_is_synced_before_its_rename_and_the_folder_after(tmp_path, monkeypatch):
+    calls, fsync, replace = [], os.fsync, os.replace
+
+    def note_sync(handle):
+        calls.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def note_rename(source, target):
+        calls.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "fsync", note_sync)
+    monkeypatch.setattr(files.os, "replace", note_rename)
+    write_whole(tmp_path / "a.txt", lambda partial: partial.write_text("whole"))
+    assert calls == ["file", "rename", "folder"]
+    assert (tmp_path / "a.txt").read_text() == "whole"
+
+
+def test_what_a_kill_left_is_removed(tmp_path):
+    def kill(partial):
+        partial.write_text("a part")
+        os.rename(partial, tmp_path / ".a.txt.123.partial")  # as another process would have left it
+        raise KeyboardInterrupt
+
+    (tmp_path / "b.txt").write_text("b")
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "a.txt", kill)
+    assert len(list(tmp_path.iterdir())) == 2
+    remove_partials(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.txt"]

@@ -484,7 +484,7 @@ def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path, monke
     def refuse(path, *_, **__):
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
-    read_only = SimpleNamespace(**{**vars(os), "open": refuse, "replace": refuse, "unlink": refuse, "mkdir": refuse})
+    read_only = SimpleNamespace(**{**vars(os), "open": refuse, "replace": refuse, "access": lambda *_: False})
     monkeypatch.setattr(checkpoint, "os", read_only)
     monkeypatch.setattr(files, "os", read_only)
     assert train(replace(SMALL, epochs=1), out=tmp_path, data=few(), tensorboard=True) == finished

@@ -114,19 +114,19 @@ _unlocked_folders: set[Path] = set()  # named in a warning already
 def locked(folder: Path) -> Iterator[None]:
     """Refuse a folder in which another process trains; the lock ends with this process, however that ends.
 
-    Child processes do not share the lock. On a read-only file system there is no lock, as nothing can be written there. On one
-    without locks a warning says so, once per folder.
+    Child processes do not share the lock. A folder that cannot be written, on a read-only mount for example, needs no lock. Where
+    the file system has no locks, a warning says so, once per folder.
     """
     try:
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+    except OSError:
+        if os.access(folder, os.W_OK):
             raise
         yield
         return
+    _inherited.add(handle)
     try:
         _lock(handle, folder)
-        _inherited.add(handle)
         yield
     finally:
         _inherited.discard(handle)

@@ -118,6 +118,13 @@ def test_numbers_are_classes_in_their_order(tmp_path):
     assert (classes, train.labels.tolist()) == (("0", "1"), test.labels.tolist())
 
 
+def test_true_and_false_are_classes_and_so_are_names_in_brackets(tmp_path):
+    rows = [{"text": f"t{i}", "label": i % 2 == 0} for i in range(20)]
+    assert read_documents(write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))[2] == ("False", "True")
+    path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"t{i},{('[spam]', '{ham}')[i % 2]}\n" for i in range(20)))
+    assert read_documents(path)[2] == ("[spam]", "{ham}")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -126,7 +133,11 @@ def test_numbers_are_classes_in_their_order(tmp_path):
             "text,label\na,1\nb,nan\n" + "x,0\ny,1\n" * 9,
             r"line 3: the label must be a number, as the others are, got 'nan'",
         ),
-        ("a.jsonl", '{"text": "a", "label": NaN}\n{"text": "b", "label": 1}\n' * 9, "the label must be a number"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": NaN}\n{"text": "b", "label": 1}\n' * 9,
+            "line 1: the column 'label' must be text or a finite number",
+        ),
         ("a.csv", "text,label\ngood,1\n ,0\n" + "x,0\ny,1\n" * 9, r"a\.csv, line 3: an empty document"),
         ("a.csv", "review,label\ngood,1\n", r"line 2: no column 'text' \(it has review, label\).*text_column names another"),
         ("a.csv", "text,mood\ngood,1\n", r"no column 'label' .*label_column names another"),
@@ -141,7 +152,17 @@ def test_numbers_are_classes_in_their_order(tmp_path):
         ("a.csv", "text,label\ngood\n", r"line 2: nothing in the column 'label'"),
         ("a.jsonl", '{"text": "a", "label": null}\n', r"line 1: nothing in the column 'label'"),
         ("a.jsonl", '{"text": ["a"], "label": 1}\n', r"line 1: the column 'text' must be text, got list"),
-        ("a.jsonl", '{"text": "a", "label": [1]}\n', r"line 1: the column 'label' must be text or a number, got list"),
+        ("a.jsonl", '{"text": "a", "label": [1]}\n', r"line 1: the column 'label' must hold one label, .* got the list \[1\]"),
+        ("a.jsonl", '{"text": "a", "label": {"b": 1}}\n', r"line 1: the column 'label' must hold one label, .* got the list"),
+        ("a.csv", "text,label\na,spam\n" + "b,\"['a', 'b']\"\n" * 20, r"line 3: .* must hold one label, .* got the list"),
+        ("a.csv", 'text,label\na,"[""a""]"\nb,"[]"\n' * 9, "line 2: .* must hold one label"),
+        ("a.csv", 'text,label\na,"{""a"": 1}"\nb,c\n' * 9, "line 2: .* must hold one label"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": true}\n{"text": "b", "label": 1}\n' * 9,
+            "line 2: the labels must be true and false",
+        ),
+        ("a.jsonl", '{"text": "a", "label": "b"}\n{"text": "b", "label": NaN}\n' * 9, "line 2: .* a finite number, got nan"),
         ("a.jsonl", '{"text": "a\\ud800", "label": 1}\n', r"line 1: half a character"),
         ("a.jsonl", "[1]\n", "line 1: expected an object with a text and a label, got list"),
     ],

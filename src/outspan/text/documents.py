@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,9 @@ _MOST_CLASSES = 1_000
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
 _END = re.compile(r"""(?<![.!?…])[.!?…]+["'”\u2019)\]]*\s+|(?<!\s)\s*\n\s*""")  # a run is tried once, from its start
 _WHOLE = re.compile(r"(?<=\d)\.0*$")  # what a whole number needs not
+_LISTED = re.compile(
+    r"""\[\s*(['"\d-].*)?\]|\{\s*(['"\d-].*)?\}""", re.DOTALL
+)  # a list or an object, as JSON and Python write it
 _ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|etc|e\.g|i\.e)|\b[A-Z])\.\s+$")
 
 
@@ -201,7 +205,7 @@ def _check_regular(path: Path) -> None:
 
 def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
     """Return the rows of a table, each with the place that an error names."""
-    lines = _lines(path)
+    lines, first = _lines(path), None
     found = _json_rows(path, lines) if path.name.lower().endswith((".jsonl", ".jsonl.gz")) else _csv_rows(path, lines)
     for where, row in found:
         for column in (text, label):
@@ -213,8 +217,11 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
                 raise ValueError(f"{where}: nothing in the column {column!r}")
         if not isinstance(row[text], str):
             raise ValueError(f"{where}: the column {text!r} must be text, got {type(row[text]).__name__}")
-        if not isinstance(row[label], str | int | float):
-            raise ValueError(f"{where}: the column {label!r} must be text or a number, got {type(row[label]).__name__}")
+        _check_label(where, label, row[label])
+        first = row[label] if first is None else first
+        if isinstance(row[label], bool) != isinstance(first, bool):
+            both = f"got {row[label]!r}, and {first!r} in the first row"
+            raise ValueError(f"{where}: the labels must be true and false in every row, or in none, {both}")
         try:
             f"{row[text]}{row[label]}".encode()
         except UnicodeEncodeError:  # JSON can write what no text has
@@ -239,6 +246,16 @@ def _lines(path: Path) -> Iterator[str]:
         raise ValueError(f"{path}: cannot be read ({error})") from None
     try:
         return io.StringIO(data.decode("utf-8-sig"), newline="")
+def _check_label(where: str, column: str, label: Any) -> None:
+    """Refuse a label that is not one value: a list or an object, also one that is written as text, and NaN."""
+    listed = _LISTED.fullmatch(label.strip()) is not None if isinstance(label, str) else isinstance(label, list | dict)
+    if listed:
+        shown = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
+        raise ValueError(f"{where}: the column {column!r} must hold one label, text or a number, got the list {shown}")
+    if isinstance(label, float) and not math.isfinite(label):
+        raise ValueError(f"{where}: the column {column!r} must be text or a finite number, got {label}")
+
+
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 (byte {data[error.start]:#04x}); convert it first") from None

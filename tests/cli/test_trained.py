@@ -46,8 +46,10 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     report = run("evaluate", out)
     assert "accuracy 100.00 % of 60 test images" in report
     assert report.splitlines()[-1].split() == ["1", "30", "100.00", "0", "30"]
+    assert report.startswith(f"tested on the test split of {tiny}, 60 images\n")
     found = json.loads(run("evaluate", out, "--json"))
     assert found == {
+        "tested": {"data": str(tiny), "part": "test split", "count": 60, "trained_on": 0},
         "accuracy": 1.0,
         "balanced_accuracy": 1.0,
         "classes": {"0": 1.0, "1": 1.0},
@@ -93,6 +95,7 @@ def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, 
     np.savez(other, **arrays | {"test_images": arrays["test_images"][:40], "test_labels": 1 - arrays["test_labels"][:40]})
     found = json.loads(run("evaluate", trained, "--data", other, "--json"))
     assert found == {
+        "tested": {"data": str(other), "part": "test split", "count": 40, "trained_on": 0},
         "accuracy": 0.0,
         "balanced_accuracy": 0.0,
         "classes": {"0": 0.0, "1": 0.0},
@@ -115,8 +118,11 @@ def test_evaluate_takes_a_folder_of_classes_and_says_what_is_missing(tmp_path, r
     make_folder(tmp_path / "set", train=4, test=3)
     options = ("--model", "mlp", "--set", "size=8", "--set", "epochs=1", "--set", "batch=4", "--policy", "none")
     run("train", "--data", tmp_path / "set", *options, "-o", tmp_path / "run")
-    own = run("evaluate", tmp_path / "run", "--json")
-    assert run("evaluate", tmp_path / "run", "--data", tmp_path / "set" / "val", "--json") == own
+    own = json.loads(run("evaluate", tmp_path / "run", "--json"))
+    alone = json.loads(run("evaluate", tmp_path / "run", "--data", tmp_path / "set" / "val", "--json"))
+    assert own.pop("tested")["part"] == "test split"
+    assert alone.pop("tested")["part"] == "whole"
+    assert alone == own
     (tmp_path / "set").rename(tmp_path / "moved")
     assert "set: no longer there; with --data it is taken from elsewhere" in run("evaluate", tmp_path / "run", code=2)
     shutil.rmtree(tmp_path / "moved" / "val" / "n01443537")
@@ -139,14 +145,33 @@ def test_a_run_on_class_folders_alone_is_tested_on_what_it_did_not_see(tmp_path,
     run("train", "--data", tmp_path / "set", *options, "-o", tmp_path / "run")
     own = run("evaluate", tmp_path / "run")
     tested = load(str(tmp_path / "set"), size=8).test.paths
-    assert f"of {len(tested)} test images" in own
+    held_out = f"tested on the {len(tested)} images that the run held out of {tmp_path}"
+    assert own.startswith(f"{held_out}/set\n")
     shutil.copytree(tmp_path / "set", tmp_path / "copy")
-    assert run("evaluate", tmp_path / "run", "--data", tmp_path / "copy") == own  # not on its train images
-    (tmp_path / "copy" / tested[0].relative_to(tmp_path / "set")).unlink()  # not what it was any more, and mostly train images
-    assert f"of {len(tested) - 1} test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / "copy")
+    again = run("evaluate", tmp_path / "run", "--data", tmp_path / "copy")
+    assert again.replace("copy", "set", 1) == own  # not on its train images
+    (tmp_path / "copy" / tested[0].relative_to(tmp_path / "set")).unlink()  # no longer the run's data
+    said = run("evaluate", tmp_path / "run", "--data", tmp_path / "copy")
+    assert said.startswith(f"tested on all 51 images of {tmp_path}/copy; the run has trained on {52 - len(tested)} of them\n")
     (tmp_path / "new").mkdir()
     (tmp_path / "copy").rename(tmp_path / "new" / "test")  # a test split is all of it
     assert "of 51 test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / "new")
+    (tmp_path / "set" / "dark" / "new.png").write_bytes((tmp_path / "set" / "dark" / "0.png").read_bytes())  # it has grown
+    assert run("evaluate", tmp_path / "run", "--data", tmp_path / "set").startswith("tested on the ")
+
+
+def test_other_images_with_the_names_of_the_runs_own_are_tested_whole(tmp_path, run):
+    draw = np.random.default_rng(0)
+    for folder, shift in (("set", 0), ("other", 15)):
+        for name, value in (("dark", 20), ("light", 200)):
+            (tmp_path / folder / name).mkdir(parents=True)
+            for i in range(20):
+                pixel = np.full((8, 8), value + shift) + draw.integers(-5, 5, (8, 8))
+                Image.fromarray(pixel.astype(np.uint8)).save(tmp_path / folder / name / f"{i}.png")
+    options = ("--model", "mlp", "--set", "size=8", "--set", "epochs=1", "--set", "batch=8", "--policy", "none")
+    run("train", "--data", tmp_path / "set", *options, "-o", tmp_path / "run")
+    found = json.loads(run("evaluate", tmp_path / "run", "--data", tmp_path / "other", "--json"))["tested"]
+    assert (found["part"], found["count"]) == ("whole", 40)
 
 
 def test_the_mean_over_classes_does_not_let_a_rare_one_go(tiny, trained, tmp_path, run):

@@ -17,7 +17,9 @@ def evaluate(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     data: Annotated[
         str,
-        typer.Option(help="Other data of the same classes, of which the test split is taken; or a folder of class folders."),
+        typer.Option(
+            help="Other data of the same classes. Its test split is tested; a table or class folders without one, whole."
+        ),
     ] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: accuracy, its mean over classes, per class, and the confusion matrix.")
@@ -35,9 +37,10 @@ def evaluate(
     from rich.progress import Progress
     from rich.table import Table
 
-    from outspan.train.trained import load_run, predict
+    from outspan.train.trained import load_tested, predict
 
-    trained, loaded = load_run(run, data, skip_bad=skip_bad)
+    tested = load_tested(run, data, skip_bad=skip_bad)
+    trained, loaded = tested.run, tested.data
     test, classes = loaded.test, loaded.classes
     if trained.epochs < trained.recipe.epochs:
         echo(f"outspan: {run} has ended {trained.epochs} of its {trained.recipe.epochs} epochs", err=True)
@@ -57,13 +60,12 @@ def evaluate(
     if as_json:
         shares = [share if row.any() else None for share, row in zip(right.tolist(), confusion, strict=True)]
         by_class = dict(zip(classes, shares, strict=True))
-        echo(
-            json.dumps(
-                {"accuracy": accuracy, "balanced_accuracy": balanced, "classes": by_class, "confusion": confusion.tolist()}
-            )
-        )
+        source = {"data": loaded.name, "part": tested.part.value, "count": len(test), "trained_on": tested.seen}
+        scores = {"accuracy": accuracy, "balanced_accuracy": balanced, "classes": by_class}
+        echo(json.dumps({"tested": source, **scores, "confusion": confusion.tolist()}))
         return
     kind = "images" if len(trained.shape) == 3 else "texts"
+    echo(f"tested on {tested}")
     echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {kind}, {100 * balanced:.2f} % the mean over classes")
     echo("rows: what they are, columns: taken for")
     console = Console()

@@ -94,7 +94,7 @@ def is_text(path: Path) -> bool:
     """Return whether a path holds text: a table, or a folder of tables or of class folders with .txt files."""
     if path.is_dir():
         return any(_table(path, kind) for kind in ("train", "test")) or next(path.glob("train/*/*.txt"), None) is not None
-    return path.name.lower().endswith(TABLES)
+    return is_table(path)
 
 
 def read_documents(path: Path, *, text: str = "text", label: str = "label") -> Read:
@@ -117,13 +117,29 @@ def read_documents(path: Path, *, text: str = "text", label: str = "label") -> R
     return _documents(train, classes), _documents(test, classes), classes
 
 
+def is_table(path: Path) -> bool:
+    """Return whether a path is called as tables of texts are."""
+    return path.name.lower().endswith(TABLES)
+
+
+def read_table(path: Path, classes: tuple[str, ...], *, text: str = "text", label: str = "label") -> Documents:
+    """Return all texts of a table whose labels are among the classes, which need not all occur."""
+    rows = list(_rows(path, text, label))
+    if not rows:
+        raise ValueError(f"{path}: the table has no rows")
+    if all(_is_number(label) for *_, label in rows) and all(map(_is_number, classes)):
+        rows = _as_numbers(rows)
+    return _documents(rows, classes)
+
+
 def _documents(rows: Sequence[Row], classes: tuple[str, ...]) -> Documents:
     number = {name: i for i, name in enumerate(classes)}
     for where, text, label in rows:
         if not text.strip():
             raise ValueError(f"{where}: an empty document")
         if label not in number:
-            raise ValueError(f"{where}: label {label!r} is not among the classes of train ({', '.join(classes[:10])})")
+            more = ", …" if len(classes) > 10 else ""
+            raise ValueError(f"{where}: label {label!r} is not among the classes of train ({', '.join(classes[:10])}{more})")
     return Documents([text for _, text, _ in rows], torch.tensor([number[label] for *_, label in rows], dtype=torch.int64))
 
 
@@ -230,6 +246,16 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
         yield where, clean(row[text]), str(int(row[label]) if whole else row[label]).strip()
 
 
+def _check_label(where: str, column: str, label: Any) -> None:
+    """Refuse a label that is not one value: a list or an object, also one that is written as text, and NaN."""
+    listed = _LISTED.fullmatch(label.strip()) is not None if isinstance(label, str) else isinstance(label, list | dict)
+    if listed:
+        shown = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
+        raise ValueError(f"{where}: the column {column!r} must hold one label, text or a number, got the list {shown}")
+    if isinstance(label, float) and not math.isfinite(label):
+        raise ValueError(f"{where}: the column {column!r} must be text or a finite number, got {label}")
+
+
 def clean(text: str) -> str:
     """Return a text with HTML's line breaks as line breaks, and without what no document has: null bytes."""
     return _BREAK.sub("\n", text).replace("\0", " ")
@@ -246,16 +272,6 @@ def _lines(path: Path) -> Iterator[str]:
         raise ValueError(f"{path}: cannot be read ({error})") from None
     try:
         return io.StringIO(data.decode("utf-8-sig"), newline="")
-def _check_label(where: str, column: str, label: Any) -> None:
-    """Refuse a label that is not one value: a list or an object, also one that is written as text, and NaN."""
-    listed = _LISTED.fullmatch(label.strip()) is not None if isinstance(label, str) else isinstance(label, list | dict)
-    if listed:
-        shown = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
-        raise ValueError(f"{where}: the column {column!r} must hold one label, text or a number, got the list {shown}")
-    if isinstance(label, float) and not math.isfinite(label):
-        raise ValueError(f"{where}: the column {column!r} must be text or a finite number, got {label}")
-
-
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 (byte {data[error.start]:#04x}); convert it first") from None

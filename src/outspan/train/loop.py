@@ -16,9 +16,7 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.config import Recipe, differing, first_line, with_values, write_recipe
-from outspan.data.readers import is_undivided
 from outspan.data.sets import SETS, Data, as_read, hold_out, is_textual, load_for
-from outspan.data.splits import Files
 from outspan.files import digest_of, remove_partials, write_lines, write_whole
 from outspan.models import is_for_images
 from outspan.models.from_timm import PUBLISHED
@@ -150,8 +148,6 @@ class _Run:
             _check_fit(recipe.model, self.state.model, split.shape, least)
         self.about = {"train": len(split), "shape": list(split.shape), "classes": list(self.data.classes)}
         self.about |= {"mean": list(mean), "std": list(std)}
-        if isinstance(kept, Files) and is_undivided(Path(recipe.data)):
-            self.about["undivided"] = True
         if recipe.policy_file:
             self.about["policy_file"] = digest_of(file_and_function(recipe.policy_file)[0])
         if recipe.weights != PUBLISHED and Path(recipe.weights).is_file():

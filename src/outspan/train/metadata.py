@@ -62,7 +62,6 @@ RUN: Mapping[str, Check] = MappingProxyType(
         "data.classes": (lambda value: _is_list(value, _is_text, 2), "a list of two names or more"),
         "data.mean": (lambda value: _is_list(value, lambda x: _is_number(x) and 0 <= x <= 1), "a list of numbers in [0, 1]"),
         "data.std": (lambda value: _is_list(value, lambda x: _is_number(x) and 0 < x <= 1), "a list of numbers in (0, 1]"),
-        "data.undivided?": (lambda value: type(value) is bool, "true or false"),
         "data.train_digest?": _DIGEST,
         "data.test_digest?": _DIGEST,
         "data.cache?": _DIGEST,

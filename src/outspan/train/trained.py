@@ -1,8 +1,9 @@
 """A trained model and what it says: out of a run's folder, on any split."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from torch import Tensor, nn
 
 from outspan.config import Recipe, with_values
 from outspan.data.readers import is_undivided, list_tested
-from outspan.data.sets import AnySplit, Data, as_read, load_for
+from outspan.data.sets import SETS, AnySplit, Data, as_read, hold_out, load_for
 from outspan.data.splits import Files
 from outspan.text.apply import Framed
-from outspan.text.documents import Documents
+from outspan.text.documents import Documents, is_table, read_table
 from outspan.text.tokens import Encoded
 from outspan.train import checkpoint
 from outspan.train.state import new_state
@@ -65,7 +66,7 @@ class Trained:
     last: Normalize | Framed
     test_digest: str | None = None  # what tells the images or texts that it is tested on from others
     epochs: int = 0  # that it has ended
-    undivided: bool = False  # whether its data were class folders alone
+    train_digest: str | None = None  # the same of those that it is trained on
 
 
 def load_model(out: Path | str) -> Trained:
@@ -83,25 +84,64 @@ def load_model(out: Path | str) -> Trained:
         raise ValueError(f"{out}: {error}") from None
     last = last_step(about["mean"], about["std"])
     classes, epochs = tuple(about["classes"]), len(found[1]["metrics"])
-    return Trained(
-        recipe, state.model.eval(), shape, classes, last, about.get("test_digest"), epochs, about.get("undivided", False)
-    )
+    digests = about.get("test_digest"), about.get("train_digest")
+    return Trained(recipe, state.model.eval(), shape, classes, last, digests[0], epochs, digests[1])
+
+
+class Part(str, Enum):
+    """Which part of the data a run is tested on."""
+
+    HELD_OUT = "held out"  # what the run left out of data without a test split
+    SPLIT = "test split"  # the data's own
+    WHOLE = "whole"  # all of it
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A run and the data that it is tested on."""
+
+    run: Trained
+    data: Data
+    part: Part
+    seen: int = 0  # how many of the tested texts or images the run has trained on
+
+    def __str__(self) -> str:
+        """Say in words what is tested."""
+        kind = "images" if len(self.run.shape) == 3 else "texts"
+        count, name = f"{len(self.data.test):,} {kind}", self.data.name
+        seen = f"; the run has trained on {self.seen:,} of them" if self.seen else ""
+        if self.part == Part.WHOLE:
+            return f"all {count} of {name}{seen}"
+        return (
+            f"the {count} that the run held out of {name}"
+            if self.part == Part.HELD_OUT
+            else f"the test split of {name}, {count}"
+        )
 
 
 def load_run(out: Path, other: str = "", *, skip_bad: int = 0) -> tuple[Trained, Data]:
     """Return a run's model and its data, which must be what it was, or `other` data of its shape and classes."""
+    tested = load_tested(out, other, skip_bad=skip_bad)
+    return tested.run, tested.data
+
+
+def load_tested(out: Path, other: str = "", *, skip_bad: int = 0) -> Tested:
+    """Return a run's model and what it is tested on: its own data, which must be what it was, or `other` of its classes.
+
+    A table, or a folder of class folders, is tested whole, unless the run has trained on it: then, on what the run held out.
+    """
     run = load_model(out)
-    folder, was = Path(other), Path(run.recipe.data)
-    if not other and was.is_absolute() and not was.exists():
-        raise ValueError(f"{was}: no longer there; with --data it is taken from elsewhere")
-    recipe = replace(run.recipe, data=other or run.recipe.data)
-    # Of class folders alone, where the run has divided its own, too, the rest may be what it was trained on, moved or grown.
-    divided = (folder / "train").is_dir() or (run.undivided and is_undivided(folder))
-    if other and len(run.shape) == 3 and folder.is_dir() and not divided:
-        tested = Files(*list_tested(folder, run.classes), run.recipe.size, skip_bad=skip_bad)
-        data = Data(other, tested, tested, run.classes)
+    was = Path(run.recipe.data)
+    if not other:
+        if was.is_absolute() and not was.exists():
+            raise ValueError(f"{was}: no longer there; with --data it is taken from elsewhere")
+        data, part = load_for(run.recipe, skip_bad=skip_bad), Part.HELD_OUT if _is_undivided(was) else Part.SPLIT
+    elif _is_undivided(Path(other)) or _is_tested_alone(Path(other), run):
+        data, part = _load_undivided(run, other, skip_bad)
     else:
-        data = load_for(recipe, skip_bad=skip_bad)
+        own = Path(other).resolve() == was.resolve()
+        recipe = replace(run.recipe, data=other, share=run.recipe.share if own else 1.0)
+        data, part = load_for(recipe, skip_bad=skip_bad), Part.SPLIT
     if isinstance(data.test, Documents) != (len(run.shape) == 1):
         raise ValueError(f"{data.name}: the run's model takes {'texts' if len(run.shape) == 1 else 'images'}")
     read = replace(data, test=as_read(data.test, run.recipe))
@@ -110,11 +150,72 @@ def load_run(out: Path, other: str = "", *, skip_bad: int = 0) -> tuple[Trained,
     if not other:
         digest = data.test.digest if run.test_digest else None
         check_same_data(now | {"test_digest": digest}, then | {"test_digest": run.test_digest}, out)
-        return run, read
     for key in now:
         if now[key] != then[key]:
             raise ValueError(f"{other}: its {key} must be the run's, {then[key]}, got {now[key]}")
-    return run, read
+    return Tested(run, read, part, _count_seen(run, data.test) if part == Part.WHOLE else 0)
+
+
+def _is_undivided(path: Path) -> bool:
+    """Return whether data has no test split of its own: a table, or a folder of class folders."""
+    return str(path) not in SETS and ((path.is_file() and is_table(path)) or is_undivided(path))
+
+
+def _is_tested_alone(folder: Path, run: Trained) -> bool:
+    """Return whether a folder of images has a test split, and no train split."""
+    return len(run.shape) == 3 and str(folder) not in SETS and folder.is_dir() and not (folder / "train").is_dir()
+
+
+def _load_undivided(run: Trained, other: str, skip_bad: int) -> tuple[Data, Part]:
+    """Return what is tested of data without a train split: all of it, or, of the run's own data, what the run held out."""
+    path, textual = Path(other), is_table(Path(other))
+    if textual != (len(run.shape) == 1):
+        raise ValueError(f"{other}: the run's model takes {'images' if textual else 'texts'}")
+    if _is_undivided(path) and (own := _own_data(run, other, skip_bad)) is not None:
+        return own, Part.HELD_OUT
+    if textual:
+        columns = {"text": run.recipe.text_column, "label": run.recipe.label_column}
+        tested: AnySplit = read_table(path, run.classes, **columns)
+    else:
+        tested = Files(*list_tested(path, run.classes), run.recipe.size, skip_bad=skip_bad)
+    return Data(other, tested, tested, run.classes), Part.WHOLE if _is_undivided(path) else Part.SPLIT
+
+
+def _own_data(run: Trained, other: str, skip_bad: int) -> Data | None:
+    """Return data divided as the run divided its own, if it is that: the same path, or the same content elsewhere."""
+    try:
+        data = load_for(replace(run.recipe, data=other), skip_bad=skip_bad)
+        train = hold_out(data.train, run.recipe.validation, run.recipe.seed)[0]
+    except ValueError:  # it cannot be divided as the run's was, or has other classes
+        return None
+    if Path(other).resolve() == Path(run.recipe.data).resolve():
+        return data
+    if (train.digest, data.test.digest) != (run.train_digest, run.test_digest):
+        return None
+    # The digest of files is one of names: another folder may have the same.
+    alike = not isinstance(train, Files) or last_step(*train.statistics()) == run.last
+    return data if alike else None
+
+
+def _count_seen(run: Trained, tested: AnySplit) -> int:
+    """Return how many of the tested texts or images the run has trained on, as far as its data is still there."""
+    was = run.recipe.data
+    if Path(was).is_absolute() and not Path(was).exists():
+        return 0
+    try:
+        train = hold_out(load_for(run.recipe).train, run.recipe.validation, run.recipe.seed)[0]
+    except ValueError:  # changed since
+        return 0
+    known = set(_identities(train))
+    return sum(identity in known for identity in _identities(tested))
+
+
+def _identities(split: AnySplit) -> Iterator[Hashable]:
+    """Return what tells each text, or each image file by its class, name and size, from others."""
+    if isinstance(split, Documents):
+        yield from split.texts
+    elif isinstance(split, Files):
+        yield from ((path.parent.name, path.name, path.stat().st_size) for path in split.paths)
 
 
 def check_same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) -> None:

@@ -116,10 +116,14 @@ def predict_command(
 def _listed(paths: list[Path], *, textual: bool) -> list[Path]:
     """Return the files, and those of folders in order of their names."""
     from outspan.data.readers import SUFFIXES, files_below
+    from outspan.text.documents import is_table
 
     suffixes = {".txt"} if textual else SUFFIXES
     found = []
     for path in paths:
+        if textual and path.is_file() and (is_table(path) or path.suffix.lower() == ".json"):
+            how = f"write one text per file, or, if it has labels, run `outspan evaluate RUN --data {path}`"
+            raise ValueError(f"{path}: a table, which predict does not support yet; {how}")
         below = sorted(filter(Path.is_file, files_below(path, suffixes))) if path.is_dir() else [path]
         if not below:
             raise ValueError(f"{path}: a folder without files of {', '.join(sorted(suffixes))}")

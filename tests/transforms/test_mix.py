@@ -1,5 +1,9 @@
 """Mixing transforms and what they do to labels."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given
@@ -54,13 +58,55 @@ def test_labels_are_those_of_the_rows_that_come_out():
         (torch.tensor([0, -1]), r"labels must lie in"),
         (torch.tensor([0.0, 1.0]), "labels must be class numbers"),
         (torch.zeros(2, 4), "soft labels must have 3 columns, got 4"),
-        (torch.tensor([[0.5, 0.5, 0.0], [torch.nan, 0.0, 0.0]]), "soft labels must be finite, got NaN or infinity"),
+        (torch.tensor([[0.5, 0.5, 0.0], [torch.nan, 0.0, 1.0]]), "sum to 1, got row 1 with the sum nan"),
+        (torch.tensor([[0.5, 0.5, 0.0], [torch.inf, 0.0, 1.0]]), "sum to 1, got row 1 with the sum inf"),
+        (torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 0.5]]), "sum to 1, got row 1 with the sum 1.5"),
+        (torch.tensor([[0.5, 0.5, 0.0], [1.5, 0.0, -0.5]]), "got row 1 with the sum 1, its least value is -0.5"),
+        (torch.tensor([[0.5, 0.5, 0.01], [1.0, 0.0, 0.0]]), "got row 0 with the sum 1.01"),
+        (torch.tensor([[0, 1, 1], [1, 0, 0]]), "got row 0 with the sum 2"),
+        (torch.tensor([[0, 0, 0], [1, 0, 0]]), "got row 0 with the sum 0"),
+        (torch.zeros(2, 3, dtype=torch.float16), "got row 0 with the sum 0"),
         (torch.tensor([0]), "the plan reads image 1, the batch has 1"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(labels, message, unchecked):
     with pytest.raises(ValueError, match=message):
         mix_labels(labels, Plan.of([["invert"]] * 2), 3, (4, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_soft_labels_may_be_rounded(dtype):
+    soft = torch.tensor([[0.9, 0.05, 0.05], [1.0001, -0.0001, 0.0], [1 / 3, 1 / 3, 1 / 3]]).to(dtype)
+    mixed = mix_labels(soft, Plan.of([["invert"]] * 3), 3, (4, 4))
+    assert torch.equal(mixed, soft.float())
+    assert mix_labels(soft[:0], Plan.of([]), 3, (4, 4)).shape == (0, 3)
+
+
+_ON_GPU = """
+import torch
+from outspan import Plan, mix_labels
+plan = Plan.of([["mixup"], []], levels=[[0.25], []], partners=[[1], []])
+soft = torch.tensor([[0.9, 0.1], {second}], device="cuda")
+mix_labels(soft, plan, 2, (4, 4)).cpu()
+torch.cuda.set_sync_debug_mode("error")
+targets = mix_labels(soft, plan, 2, (4, 4))
+torch.cuda.set_sync_debug_mode("default")
+print(targets.tolist())
+"""
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_refuses_soft_labels_and_does_not_wait():
+    def run(second: list[float]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", _ON_GPU.format(second=second)], capture_output=True, text=True, check=False
+        )
+
+    assert json.loads(run([0.0, 1.0]).stdout) == [pytest.approx([0.675, 0.325]), [0, 1]]
+    for second in ([0.5, 0.4], [1.5, -0.5]):
+        refused = run(second)
+        assert refused.returncode != 0
+        assert "soft labels must be probabilities" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,14 @@ from outspan.shapes import Float32, Num
 from outspan.transforms.apply import check_plan, check_source, magnitudes, rows_by_transform
 from outspan.transforms.table import ALL, find
 
+_ALLOWED = "probabilities of the classes that sum to 1"
+_TOLERANCE = 1e-3  # of a soft label's sum and of its smallest value; more for types that cannot tell
+
 
 def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tuple[int, int]) -> Float32[Tensor, "M classes"]:
     """Return soft targets for the plan's outputs: the same recursion as the pixels; `size` is height, width.
 
-    `labels` are class numbers [B] or already soft [B, classes].
+    `labels` are class numbers [B] or already soft [B, classes]: probabilities that sum to 1.
 
     >>> plan = Plan.of([["mixup"], []], levels=[[0.25], []], partners=[[1], []])
     >>> mix_labels(torch.tensor([0, 1]), plan, 2, (32, 32)).tolist()
@@ -37,13 +40,26 @@ def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tup
     return state[send(plan.out, device)].float()
 
 
+def _check_distributions(soft: Tensor, tolerance: float) -> None:
+    """Refuse rows that are not probabilities that sum to 1. A GPU reports it later, so that the host does not wait."""
+    sums = soft.sum(1)
+    fits = (soft >= -tolerance).all(1) & ((sums - 1).abs() <= tolerance)  # NaN is neither
+    if soft.device.type != "cpu":
+        return torch.ops.aten._assert_async.msg(fits.all(), f"soft labels must be {_ALLOWED}")
+    if not fits.all():
+        row = int(fits.logical_not().nonzero()[0])
+        total, least = float(sums[row]), float(soft[row].min())
+        negative = f", its least value is {least:.4g}" if least < 0 else ""
+        raise ValueError(f"soft labels must be {_ALLOWED}, got row {row} with the sum {total:.4g}{negative}")
+
+
 def _soft(labels: Tensor, classes: int) -> Tensor:
     if labels.ndim == 2:
         if labels.shape[1] != classes:
             raise ValueError(f"soft labels must have {classes} columns, got {labels.shape[1]}")
-        if labels.device.type == "cpu" and not labels.isfinite().all():  # a GPU's host would wait for this look
-            raise ValueError("soft labels must be finite, got NaN or infinity")
-        return labels.double()
+        soft = labels.double()
+        _check_distributions(soft, max(_TOLERANCE, torch.finfo(labels.dtype).eps) if labels.is_floating_point() else _TOLERANCE)
+        return soft
     if labels.is_floating_point() or labels.ndim != 1:
         raise ValueError(f"labels must be class numbers [B] or soft [B, {classes}], got {labels.dtype} {list(labels.shape)}")
     # On a GPU this look would make the host wait; there an index out of range is caught by the device.

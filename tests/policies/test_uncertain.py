@@ -32,6 +32,7 @@ from outspan import (
 from outspan.policies.proposals import blend
 from outspan.policies.published import DEFAULTS
 from outspan.policies.uncertain import choose
+from outspan.text.apply import Framed
 
 NORMALIZE = Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
 FILL = [128, 102, 76]
@@ -310,6 +311,24 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
             policy(images, labels[:3], step=0)
         with pytest.raises(ValueError, match=r"labels must be a torch tensor, \[B\] or \[B, classes\], got list"):
             policy(images, [0, 1, 0, 1], step=0)
+        with pytest.raises(ValueError, match="labels must be one an image, got a single number for 4 images"):
+            policy(images, torch.tensor(0), step=0)
+        for other, what in (
+            (["a film", "a plot"], "a list of str"),
+            ("a film", "a value of type str"),
+            ([[101, 7, 102]], "a list of list"),
+            (torch.zeros(4, 16, dtype=torch.int64), r"torch.int64 \[4, 16\]"),
+            (torch.zeros(4, 16, dtype=torch.uint8), r"torch.uint8 \[4, 16\]"),
+            (images[0], r"torch.uint8 \[3, 8, 8\]"),
+            (images.numpy(), "a value of type ndarray"),
+            (None, "a value of type NoneType"),
+        ):
+            with pytest.raises(ValueError, match=rf"images must be a uint8 tensor \[B, C, H, W\], got {what}"):
+                policy(other, labels, step=0)
+        with pytest.raises(ValueError, match=r"images must be bytes, torch.uint8 .*, got torch.int64"):
+            policy(images.long(), labels, step=0)
+    with pytest.raises(ValueError, match="normalize must be a Normalize or None for images, got Framed"):
+        Plain(uniform(), 2, normalize=Framed())(images, labels, step=0)
     with pytest.raises(ValueError, match="normalize must have a mean a channel, got 1 for images of 3"):
         Plain(uniform(), 2, normalize=Normalize((0.5,), (0.5,)))(images, labels, step=0)
     for found, what in (({}, "dict"), (torch.zeros(16, 2, 1), r"a tensor \[16, 2, 1\]")):

@@ -135,7 +135,7 @@ class Adversarial:
 
     def __call__(self, images: Images, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Return `policies` augmented images for each of the batch; an image's stand next to one another."""
-        check_batch(images, labels)
+        check_batch(images, labels, texts=False)
         plan = draw(
             self._policies_of(step // self.every)[1],
             self.defaults,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,12 +69,26 @@ class Plain:
         return partners_by_class(plan, labels, self.same_class, [rng.generator(seed, "partners", step) for seed in seeds])
 
 
-def check_batch(images: Images | Passages, labels: Num[Tensor, "B ..."]) -> None:
-    """Refuse labels that are not one an image."""
+def check_batch(images: Images | Passages, labels: Num[Tensor, "B ..."], *, texts: bool = True) -> None:
+    """Refuse what is not a batch of images, or of `texts` as our data sets give them, and labels that are not one each."""
+    if isinstance(images, Passages) and not texts:
+        raise ValueError("this policy is for images, a uint8 tensor [B, C, H, W], got texts: use Plain or Uncertain")
+    if not isinstance(images, Passages) and (not isinstance(images, Tensor) or images.ndim != 4):
+        raise ValueError(f"images must be a uint8 tensor [B, C, H, W], got {_described(images)}")
     if not isinstance(labels, Tensor):
         raise ValueError(f"labels must be a torch tensor, [B] or [B, classes], got {type(labels).__name__}")
-    if isinstance(images, Tensor) and len(images) != len(labels):
-        raise ValueError(f"labels must be one an image, got {len(labels)} for {len(images)} images")
+    if labels.ndim == 0 or len(images) != len(labels):
+        count = len(labels) if labels.ndim else "a single number"
+        raise ValueError(f"labels must be one an image, got {count} for {len(images)} images")
+
+
+def _described(images: Any) -> str:
+    if isinstance(images, Tensor):
+        return f"{images.dtype} {list(images.shape)}"
+    kind = type(images).__name__
+    return (
+        f"a {kind} of {type(images[0]).__name__}" if isinstance(images, list | tuple) and images else f"a value of type {kind}"
+    )
 
 
 def find_defaults(defaults: str | Proposal) -> Proposal:
@@ -115,7 +130,8 @@ def execute(images: Images | Passages, plan: Plan, normalize: Normalize | Framed
     """Apply a plan and normalise; cutout is filled with the data's mean. Texts come out as tokens."""
     if isinstance(images, Passages):
         return apply_to_text(images, plan)
-    assert not isinstance(normalize, Framed)
+    if isinstance(normalize, Framed):
+        raise ValueError("normalize must be a Normalize or None for images, got Framed, which is for texts")
     channels = images.shape[1]
     last = normalize or Normalize((0.0,) * channels, (1.0,) * channels)
     if len(last.mean) != channels:

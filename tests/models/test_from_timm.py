@@ -1,6 +1,7 @@
 """Models of timm: which weights they begin with, and which are refused."""
 
 import pickle
+import sys
 
 import pytest
 import torch
@@ -66,3 +67,32 @@ def test_what_cannot_be_is_refused(timm):
     for name, shape in (("convnet", (1, 8, 8)), ("google/bert", (16,))):
         with pytest.raises(ValueError, match=rf"weights must be empty for model '{name}', got 'published'"):
             models.build(name, shape, 3, "published")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import torchvision_that_is_not_there", "ModuleNotFoundError: No module named 'torchvision_that_is_not_there'"),
+        (
+            "raise RuntimeError('operator torchvision::nms does not exist\\nmore')",
+            "RuntimeError: operator torchvision::nms does",
+        ),
+        ("raise OSError('libcudart.so.11: cannot open shared object file')", "OSError: libcudart.so.11"),
+        ("import torch; torch.no_such_name", "AttributeError: module 'torch' has no attribute 'no_such_name'"),
+    ],
+)
+def test_a_timm_that_cannot_be_imported_is_named_with_the_cause(code, message, tmp_path, monkeypatch):
+    (tmp_path / "timm.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    with pytest.raises(ValueError, match=rf"model 'timm:small' needs timm, which cannot be imported \({message}") as refused:
+        models.build("timm:small", SHAPE, 3)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_timm_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:2])  # built-in and frozen modules alone
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    with pytest.raises(ValueError, match="model 'timm:small' needs timm, which is not installed: pip install timm"):
+        models.build("timm:small", SHAPE, 3)

@@ -22,8 +22,12 @@ def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = ""
     """
     try:
         import timm  # pyright: ignore[reportMissingImports]
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if error.name != "timm":
+            raise _broken(name, error) from error
         raise ValueError(f"model {name!r} needs timm, which is not installed: pip install timm") from None
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:  # a torchvision that was built for another torch
+        raise _broken(name, error) from error
 
     def create(**options: Any) -> nn.Module:
         return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0], **options)
@@ -37,6 +41,13 @@ def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = ""
     begun = _ask(f"{name}, weights {weights}", lambda: create(pretrained=True, **given))
     _check_weights(name, weights, begun, model)
     return begun
+
+
+def _broken(name: str, error: Exception) -> ValueError:
+    """Return the error for a timm that is installed and cannot be imported."""
+    cause = shorten(first_line(error), 200)
+    how = "timm needs a torchvision that fits the installed torch: reinstall both"
+    return ValueError(f"model {name!r} needs timm, which cannot be imported ({type(error).__name__}: {cause}); {how}")
 
 
 def _read(weights: str) -> dict[str, Tensor]:

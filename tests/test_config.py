@@ -1,15 +1,20 @@
 """Recipes: typed, complete, and refused by name."""
 
+import contextlib
+import math
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from outspan import Normalize, models
-from outspan.config import KEYS, Recipe, differing, make_recipe, read_recipe, scaled, with_values, write_recipe
+from outspan.config import _ALLOWED, KEYS, Recipe, differing, make_recipe, read_recipe, scaled, with_values, write_recipe
 from outspan.data.sets import Data
 from outspan.data.splits import Split
 from outspan.policies.named import build_policy
+from outspan.train import Stopped
+from outspan.train.loop import train
 
 
 def test_a_recipe_is_read_from_toml(tmp_path):
@@ -56,9 +61,9 @@ def test_text_is_read_as_its_fields_type():
         ('epochs = "many"', "epochs must be a whole number, got 'many'"),
         ("data = 3", "data must be text, got 3"),
         ("epochs = true", "epochs must be a whole number, got True"),
-        ("epochs = 0", r"epochs is out of range, got 0 \(allowed: 1 or more\)"),
-        ("keep = 5", r"keep is out of range, got 5 \(allowed: 1 to candidates\)"),
-        ("lr = nan", r"lr is out of range, got nan \(allowed: above 0, at most 1e6\)"),
+        ("epochs = 0", r"epochs is out of range, got 0 \(allowed: 1 to 1,000,000\)"),
+        ("keep = 5", r"keep is out of range, got 5 \(allowed: 1 to candidates, 4\)"),
+        ("lr = nan", r"lr is out of range, got nan \(allowed: \(0, 1e\+06\]\)"),
         ('schedule = "step"', "schedule is out of range, got 'step' .*cosine"),
         ("epochs = ", "not TOML"),
         ('crop = "left"', r"crop is out of range, got 'left' \(allowed: centre, resized\)"),
@@ -70,6 +75,57 @@ def test_what_makes_no_sense_is_refused(text, message, tmp_path):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_recipe(path)
+
+
+NUMERIC = {key: type(getattr(Recipe(), key)) for key in KEYS if type(getattr(Recipe(), key)) in (int, float)}
+EXTREMES = ("inf", "-inf", "nan", "1e320", "-1e320", "1e-320", "-1", "0", str(2**63), str(10**18), str(10**400), "9" * 5000)
+
+
+@pytest.mark.parametrize("key", NUMERIC)
+def test_no_extreme_value_is_more_than_a_refusal_by_name(key, tmp_path, unchecked):
+    refused = 0
+    literal = [10**400, 10**5000, 2**63, -1, 0, 1e308, -1e308, float("inf"), float("nan"), None, [], "text"]
+    for text in EXTREMES:
+        (tmp_path / "r.toml").write_text(f"{key} = {text}")
+        for make in (
+            partial(make_recipe, None, [f"{key}={text}"]),
+            partial(read_recipe, tmp_path / "r.toml"),
+            *(partial(Recipe, **{key: value}) for value in literal),
+        ):
+            try:
+                value = getattr(make(), key)
+            except ValueError as error:
+                refused += 1
+                assert key in str(error) or "not TOML" in str(error)  # noqa: PT017
+                assert len(str(error)) < 300  # noqa: PT017
+            else:
+                assert type(value) is NUMERIC[key] or value == int(value)
+                assert -(2**63) <= value < 2**63
+    assert refused > len(EXTREMES)
+
+
+@pytest.mark.parametrize("key", NUMERIC)
+def test_a_run_starts_at_the_limits_of_every_number(key, tmp_path, one_thread):
+    allowed = _ALLOWED[key]
+    policies = {
+        "adversaries": "adversarial",
+        "subpolicies": "adversarial",
+        "controller_lr": "adversarial",
+        "entropy": "adversarial",
+    }
+    policies |= {"magnitude": "randaugment", "same_class": "mixup", "candidates": "uncertain", "keep": "uncertain"}
+    images, labels = torch.arange(12 * 16).view(12, 1, 4, 4).to(torch.uint8), torch.arange(12) % 2
+    data = Data("few", Split(images, labels), Split(images, labels), ("a", "b"))
+    for number, end in enumerate((allowed.low, allowed.high)):
+        value = NUMERIC[key](end)
+        if not allowed.holds(value):  # an open end
+            value = math.nextafter(value, 0.5)
+        candidates = {"candidates": 1024} if key == "keep" else {}
+        recipe = Recipe(
+            model="mlp-2", policy=policies.get(key, "random"), epochs=2, batch=4, transforms="geometric", **candidates
+        )
+        with contextlib.suppress(Stopped, ValueError):  # a loss that is not finite, more validation than images
+            train(with_values(recipe, {key: value}), out=tmp_path / str(number), data=data, on_step=lambda _: True)
 
 
 def test_a_missing_file_is_said(tmp_path):

@@ -66,57 +66,92 @@ class Recipe:
     policy_epochs: int = 200  # how long the search took that found a PBA schedule
 
     def __post_init__(self) -> None:
-        checks = {
-            "epochs": self.epochs >= 1,
-            "batch": self.batch >= 1,
-            "lr": 0 < self.lr <= 1e6,
-            "momentum": 0 <= self.momentum < 1,
-            "weight_decay": 0 <= self.weight_decay < float("inf"),
-            "optimizer": self.optimizer in ("sgd", "adamw"),
-            "schedule": self.schedule in ("cosine", "linear", "multistep", "constant"),
-            "warmup": 0 <= self.warmup < 1,
-            "label_smoothing": 0 <= self.label_smoothing < 1,
-            "clip": 0 <= self.clip < float("inf"),
-            "accumulate": self.accumulate >= 1,
-            "size": self.size >= 1,
-            "crop": self.crop in ("centre", "resized"),
-            "share": 0 < self.share <= 1,
-            "length": self.length >= 1,
-            "truncate": self.truncate in ("head", "tail", "head+tail"),
-            "validation": self.validation >= 0,
-            "candidates": self.candidates >= 1,
-            "keep": 1 <= self.keep <= self.candidates,
-            "profile": self.profile in PROFILES,
-            "score": self.score in ("loss", "excess"),
-            "score_every": self.score_every >= 1,
-            "same_class": self.same_class == -1 or 0 <= self.same_class <= 1,
-            "adversaries": self.adversaries >= 2,
-            "subpolicies": self.subpolicies >= 1,
-            "controller_lr": 0 < self.controller_lr <= 1e6,
-            "entropy": 0 <= self.entropy < float("inf"),
-            "policy_epochs": self.policy_epochs >= 1,
-        }
-        for name, holds in checks.items():
-            if not holds:
-                allowed = _ALLOWED.get(name, "1 or more")
-                raise ValueError(f"{name} is out of range, got {getattr(self, name)!r} (allowed: {allowed})")
+        for name, allowed in _ALLOWED.items():
+            value = getattr(self, name)
+            if not allowed.holds(value):
+                raise ValueError(f"{name} is out of range, got {shown(value)} (allowed: {allowed})")
+        if self.keep > self.candidates:
+            raise ValueError(f"keep is out of range, got {self.keep} (allowed: 1 to candidates, {self.candidates})")
 
 
-_ALLOWED = {
-    **dict.fromkeys(("lr", "controller_lr"), "above 0, at most 1e6"),
-    **dict.fromkeys(("momentum", "warmup", "label_smoothing"), "[0, 1)"),
-    **dict.fromkeys(("weight_decay", "clip", "entropy", "validation"), "0 or more"),
-    "optimizer": "sgd, adamw",
-    "schedule": "cosine, linear, multistep, constant",
-    "crop": "centre, resized",
-    "share": "(0, 1]",
-    "truncate": "head, tail, head+tail",
-    "keep": "1 to candidates",
-    "profile": ", ".join(PROFILES),
-    "score": "loss, excess",
-    "same_class": "[0, 1], or -1",
-    "adversaries": "2 or more",
-}  # of all others: 1 or more
+@dataclass(frozen=True)
+class _Between:
+    """Numbers from `low` to `high`, both allowed unless they are open; those of an integer key are integers."""
+
+    low: float
+    high: float
+    open_low: bool = False
+    open_high: bool = False
+    whole: bool = True
+    other: float | None = None  # one more value that is allowed
+
+    def holds(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
+            return False
+        above = value > self.low if self.open_low else value >= self.low  # NaN is neither
+        below = value < self.high if self.open_high else value <= self.high
+        return (above and below) or (self.other is not None and value == self.other)
+
+    def __str__(self) -> str:
+        if self.whole:
+            return f"{self.low:,} to {self.high:,}"
+        brackets = "(" if self.open_low else "[", ")" if self.open_high else "]"
+        return f"{brackets[0]}{self.low:g}, {self.high:g}{brackets[1]}" + ("" if self.other is None else f", or {self.other:g}")
+
+
+@dataclass(frozen=True)
+class _OneOf:
+    """Names."""
+
+    names: tuple[str, ...]
+
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, str) and value in self.names
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+
+_RATE = _Between(0, 1e6, open_low=True, whole=False)
+_COEFFICIENT = _Between(0, 1e6, whole=False)
+_FRACTION = _Between(0, 1, open_high=True, whole=False)
+# The upper ends are far beyond what anyone trains, and small enough for nothing to overflow or to fill the memory by itself.
+_ALLOWED: Mapping[str, _Between | _OneOf] = MappingProxyType(
+    {
+        "seed": _Between(-(2**63), 2**63 - 1),
+        "epochs": _Between(1, 1_000_000),
+        "batch": _Between(1, 10_000_000),
+        "lr": _RATE,
+        "optimizer": _OneOf(("sgd", "adamw")),
+        "momentum": _FRACTION,
+        "weight_decay": _COEFFICIENT,
+        "schedule": _OneOf(("cosine", "linear", "multistep", "constant")),
+        "warmup": _FRACTION,
+        "label_smoothing": _FRACTION,
+        "clip": _COEFFICIENT,
+        "accumulate": _Between(1, 10_000_000),
+        "size": _Between(1, 4096),
+        "crop": _OneOf(("centre", "resized")),
+        "share": _Between(0, 1, open_low=True, whole=False),
+        "length": _Between(1, 1_000_000),
+        "truncate": _OneOf(("head", "tail", "head+tail")),
+        "validation": _Between(0, 1_000_000_000),
+        "depth": _Between(0, 100),
+        "probability": _Between(0, 1, whole=False),
+        "profile": _OneOf(PROFILES),
+        "candidates": _Between(1, 1024),
+        "keep": _Between(1, 1024),
+        "score": _OneOf(("loss", "excess")),
+        "score_every": _Between(1, 1_000_000_000),
+        "magnitude": _Between(0, 30, whole=False),
+        "same_class": _Between(0, 1, whole=False, other=-1),
+        "adversaries": _Between(2, 1024),
+        "subpolicies": _Between(1, 100),
+        "controller_lr": _RATE,
+        "entropy": _COEFFICIENT,
+        "policy_epochs": _Between(1, 1_000_000),
+    }
+)
 # What a recipe for text begins with: BERT's fine-tuning, and Algorithm 1 with one transform a candidate.
 TEXT: Mapping[str, Any] = MappingProxyType(
     {
@@ -148,8 +183,8 @@ def read_values(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise ValueError(f"{path}: a folder, not a recipe; data is given with --data") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ValueError(f"{path}: not TOML ({error})") from None
+    except (ValueError, OSError, RecursionError) as error:  # ValueError: TOMLDecodeError, not UTF-8, or too many digits
+        raise ValueError(f"{path}: not TOML ({first_line(error)})") from None
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -180,7 +215,7 @@ def read_changes(changes: Sequence[str]) -> dict[str, str]:
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals:
-            raise ValueError(f"a change is key=value, got {change!r}")
+            raise ValueError(f"a change is key=value, got {shown(change)}")
         values[key.strip()] = value.strip()
     return values
 
@@ -220,14 +255,22 @@ def scaled(recipe: Recipe, scale: float) -> Recipe:
 
 def unknown(kind: str, name: str, known: Collection[str], *others: str) -> ValueError:
     """Return the error for a name that is not known: it offers the nearest one and lists all, `others` after them."""
-    near = get_close_matches(name, known, n=1, cutoff=0.0)
+    near = get_close_matches(name[:100], known, n=1, cutoff=0.0)  # of a long text it takes minutes
     hint = f", did you mean {near[0]!r}?" if near else ""
-    return ValueError(f"unknown {kind} {name!r}{hint} (known: {', '.join([*known, *others]) or 'none'})")
+    return ValueError(f"unknown {kind} {shown(name)}{hint} (known: {', '.join([*known, *others]) or 'none'})")
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error of another library says, in one line, or its kind where it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the first line of another library's error message, cut to 300 characters, or the error's type if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message shows it: its repr, cut to 80 characters."""
+    if type(value) is int and value.bit_length() > 256:
+        return f"a whole number of {value.bit_length()} bits"  # to write it out is slow, or refused
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _typed(key: str, value: Any) -> Any:
@@ -238,11 +281,11 @@ def _typed(key: str, value: Any) -> Any:
         try:
             return kind(value)
         except ValueError:
-            raise ValueError(f"{key} must be {_a(kind)}, got {value!r}") from None
+            raise ValueError(f"{key} must be {_a(kind)}, got {shown(value)}") from None
     if kind is float and type(value) is int and abs(value) < 2**53:
         return float(value)
     if type(value) is not kind:
-        raise ValueError(f"{key} must be {_a(kind)}, got {value!r}")
+        raise ValueError(f"{key} must be {_a(kind)}, got {shown(value)}")
     return value
 
 

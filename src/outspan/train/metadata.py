@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from outspan.config import Recipe, with_values
+from outspan.config import Recipe, shown, with_values
 
 Check = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and what is
 _LARGEST = 2**63 - 1
@@ -17,7 +17,7 @@ def _is_count(value: Any, least: int = 0) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) < math.inf  # isfinite fails for a whole number beyond all floats
 
 
 def _is_amount(value: Any) -> bool:
@@ -83,7 +83,7 @@ ENSEMBLE: Mapping[str, Check] = MappingProxyType(
 def check_metadata(metadata: Any, table: Mapping[str, Check]) -> None:
     """Refuse metadata in which a key of the table is missing or has another kind of value, or whose keys contradict."""
     if type(metadata) is not dict:
-        raise ValueError(f"metadata must be an object, got {_shown(metadata)}")
+        raise ValueError(f"metadata must be an object, got {shown(metadata)}")
     for key, (holds, allowed) in table.items():
         *parents, name = key.rstrip("?").split(".")
         values = metadata
@@ -94,7 +94,7 @@ def check_metadata(metadata: Any, table: Mapping[str, Check]) -> None:
                 continue
             raise ValueError(f"metadata has no key {key!r}, which must be {allowed}")
         if not holds(values[name]):
-            raise ValueError(f"metadata {key.rstrip('?')!r} must be {allowed}, got {_shown(values[name])}")
+            raise ValueError(f"metadata {key.rstrip('?')!r} must be {allowed}, got {shown(values[name])}")
     if table is RUN:
         _check_run(metadata)
 
@@ -116,8 +116,3 @@ def _check_run(metadata: Mapping[str, Any]) -> None:
     if len(metadata["metrics"]) != step // epoch_steps:
         ended = step // epoch_steps
         raise ValueError(f"metadata 'metrics' must have a row for each of {ended} epochs, got {len(metadata['metrics'])}")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -18,7 +18,7 @@ def test_a_loop_of_the_page_learns(loop, tmp_path):
     file.write_text(BEGINNING + loop)
     processes = ["-m", "torch.distributed.run", "--nproc-per-node", "2"] if "torchrun" in loop else []
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"}
-    options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 300}
+    options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 600}
     done = subprocess.run([sys.executable, *processes, file], **options)
     assert done.returncode == 0, done.stderr
     found = re.findall(r"test accuracy ([\d.]+)", done.stdout)

@@ -32,7 +32,7 @@ def test_every_command_has_an_example(command, run):
 
 def test_the_installed_command_refuses_without_a_traceback(tmp_path):
     command = [sys.executable, "-m", "outspan", "apply", str(tmp_path / "none.png"), "-o", "out.png", "--ops", "invert"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == f"outspan: {tmp_path / 'none.png'}: no such file\n"
     assert list(tmp_path.iterdir()) == []

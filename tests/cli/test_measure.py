@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 from PIL import Image
 
 from outspan.cli.measure import base_recipe
+from outspan.cli.training import training_progress
 from outspan.measure.study import OWN_KEYS
 from outspan.measure.summary import load_predictions
 
@@ -109,35 +111,46 @@ def test_refusals(few, tmp_path, run):
     assert "Example: outspan measure" in run("--help")
 
 
-def test_interrupted_it_keeps_what_is_finished(few, tmp_path):
+def test_interrupted_it_keeps_what_is_finished(few, tmp_path, run, monkeypatch):
     out = tmp_path / "m"
-    asked = [sys.executable, "-m", "outspan", "measure", "--data", few, "--seeds", "2", "--transforms", "rotate", "-o", out]
-    alone = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([*map(str, asked), "--set", "epochs=150"], stderr=subprocess.PIPE, text=True, env=alone)
-    while not (out / "models" / "baseline-1.npy").exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    time.sleep(0.2)  # into the seeds that are next
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "the same command goes on" in err
-    *progress, last = err.splitlines()
-    assert last.startswith("outspan: ")
-    assert all(" samples/s" in line for line in progress)  # on a slow machine there may be a line of it, and no other
+
+    @contextmanager
+    def interrupted(title):
+        with training_progress(title) as on_step:
+
+            def watched(state):
+                if title.startswith("rotate") and state["step"] == 3:  # into the seeds that are next
+                    os.kill(os.getpid(), signal.SIGINT)
+                return on_step(state)
+
+            yield watched
+
+    monkeypatch.setattr("outspan.cli.measure.training_progress", interrupted)
+    monkeypatch.setattr("outspan.cli.training._PAUSE", float("inf"))  # no line of progress, however slow the machine
+    said = run(
+        "--data", few, "--seeds", 2, "--transforms", "rotate", "--set", "epochs=2", "--set", "batch=25", "-o", out, code=130
+    )
+    assert said == "outspan: stopped at step 3 of 8, of 2 models at once; the same command goes on\n"
     assert sorted(path.name for path in (out / "models").iterdir()) == ["baseline-0.npy", "baseline-1.npy"]
+
+
+def workers_of(parent: int) -> list[str]:
+    """Return the processes in which another trains."""
+    listed = subprocess.run(["ps", "-A", "-ww", "-o", "ppid=,args="], capture_output=True, text=True, check=True).stdout  # noqa: S607
+    return [line for line in listed.splitlines() if line.split()[0] == str(parent) and "spawn_main" in line]
 
 
 def test_ctrl_c_while_processes_start_stops_them_all(few, tmp_path):
     """A terminal sends it to all of them; those that still import torch must not die of it."""
     out = tmp_path / "m"
     asked = [sys.executable, "-m", "outspan", "measure", "--data", few, "--seeds", "2", "--transforms", "rotate", "-o", out]
-    asked += ["--jobs", "2", "--set", "epochs=5000"]
+    asked += ["--jobs", "2", "--set", "epochs=1000000"]  # more than they can do before they are stopped
     process = subprocess.Popen([*map(str, asked)], stderr=subprocess.PIPE, text=True, start_new_session=True)
-    while not (out / "settings.json").exists():
+    while len(workers_of(process.pid)) < 2:
         assert process.poll() is None
-        time.sleep(0.05)
-    time.sleep(0.5)  # they are born, and not ready
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "outspan: stopped; the same command goes on\n")
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # they are born, and not ready: importing torch takes longer than asking for them
+    _, err = process.communicate(timeout=600)
+    *progress, last = err.splitlines()
+    assert (process.returncode, last) == (130, "outspan: stopped; the same command goes on")
+    assert all(line.startswith("2 runs at a time ") for line in progress)  # after half a minute, on a slow machine

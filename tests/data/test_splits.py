@@ -150,7 +150,7 @@ def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fai
     Image.new("RGB", (8, 8)).save(tmp_path / "images" / "one.png")
     (tmp_path / "script.py").write_text(ABANDONED)
     command = [sys.executable, tmp_path / "script.py", tmp_path / "images", method]
-    script = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    script = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert script.stdout.split() == ["29"]
     _, ours, more = script.stderr.partition("ValueError: with batches to come\n")
     assert ours

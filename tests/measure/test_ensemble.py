@@ -9,6 +9,7 @@ from outspan.config import Recipe
 from outspan.data.sets import Data, load
 from outspan.data.splits import Split
 from outspan.measure.ensemble import Ensemble, is_batchable, members_at_once, train_together
+from outspan.measure.margins import margins
 from outspan.models import build
 from outspan.train import Stopped, checkpoint
 from outspan.train.loop import train
@@ -64,7 +65,10 @@ def test_each_member_is_the_run_of_its_seed(changes, few, tmp_path):
             assert torch.allclose(bias, tensors[f"model.{layer}.bias"], atol=1e-5)
         run = load_model(out)
         assert run.last == last
-        assert torch.equal(classes[:, i], predict(run.model, few.test, last, "cpu").argmax(1))
+        alone = predict(run.model, few.test, last, "cpu")
+        sure = margins(alone) > 1e-3  # below that, another order of sums may change the class
+        assert sure.double().mean() > 0.9
+        assert torch.equal(classes[sure, i], alone.argmax(1)[sure])
 
 
 def test_members_of_several_augmentations_are_the_runs_of_their_recipes(few):

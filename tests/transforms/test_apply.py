@@ -126,7 +126,7 @@ except MemoryError:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the address space by /proc")
 @pytest.mark.parametrize(("room", "said"), [(20 << 20, "MemoryError\n"), (120 << 20, ""), (400 << 20, "")])
 def test_too_little_memory_is_an_exception_or_fewer_threads(room, said):
-    done = subprocess.run([sys.executable, "-c", f"room = {room}\n{MEMORY}"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", f"room = {room}\n{MEMORY}"], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout) == (0, said), done.stderr
 
 
@@ -215,13 +215,13 @@ def work(_):
     return apply(images, plan).numpy().tobytes() == here  # torch's own threads do not survive a fork
 
 with multiprocessing.get_context("fork").Pool(2) as pool:
-    assert pool.map_async(work, range(4)).get(timeout=60) == [True] * 4
+    assert pool.map_async(work, range(4)).get(timeout=500) == [True] * 4
 """
 
 
 def test_works_in_a_forked_child():
     """Loaders fork after the parent has used its threads, which the child does not have."""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=120)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=600)
 
 
 def test_without_the_kernel_it_says_so_once_and_gives_the_same(monkeypatch):

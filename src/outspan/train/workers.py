@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -123,17 +124,17 @@ def _ask_to_stop(pipes: Iterable[Any]) -> None:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Let processes start deaf to Ctrl-C and to a closed terminal, which reach them, too: their parent tells them to stop."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    """Start processes that never receive Ctrl-C or a terminal's SIGHUP, which reach all: their parent tells them to stop.
+
+    They inherit the blocked signals. One that arrives meanwhile is delivered to the parent afterwards; if it were ignored, it
+    would be lost.
+    """
+    resource_tracker.ensure_running()  # started later, it would unblock SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(pipe: Any, formatwarning: Callable[..., str]) -> None:

@@ -1,0 +1,386 @@
+"""Kill commands at random instants, restart them at once, and compare what they end with.
+
+    python tests/kill/drill.py                                    # every scenario, a few runs each
+    python tests/kill/drill.py --scenarios train,folder --runs 35 --result results/reliability.json
+
+A run passes if, after some kills, it ends with the same bits as one that was never killed, if no restart is refused, if nothing
+prints a traceback, and if 5 seconds after a kill no process of the killed command is left.
+
+Importing torch takes seconds, so this process imports everything once, computes nothing, and forks a child per command.
+"""
+
+import argparse
+import faulthandler
+import importlib
+import json
+import multiprocessing
+import multiprocessing.util
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # bits are promised for the same number of threads
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+import safetensors.torch
+import torch
+from PIL import Image
+
+import outspan.cli
+from outspan.data.sets import load
+from outspan.measure import ensemble
+from outspan.train import checkpoint, loop
+from reviews import make_reviews, write_model
+
+# Save after every step, also in processes that a command spawns: they import this module, too.
+loop.train.__kwdefaults__["save_every"] = 0.0
+ensemble.train_together.__kwdefaults__["save_every"] = 0.0
+
+_fsync = os.fsync
+
+
+def _slow_fsync(handle: int) -> None:
+    """Sync as slowly as a busy disk, so that many kills land inside a save."""
+    time.sleep(0.02)
+    _fsync(handle)
+
+
+os.fsync = _slow_fsync
+
+SMALL = ("--set", "epochs=3", "--set", "batch=32")
+Arguments = list[str]
+
+
+def digits(root: Path) -> Path:
+    """Write a few of the embedded digits."""
+    path, data = root / "digits.npz", load("digits")
+    arrays = {"train_images": data.train.images[:128], "train_labels": data.train.labels[:128]}
+    arrays |= {"test_images": data.test.images[:40], "test_labels": data.test.labels[:40]}
+    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    return path
+
+
+def images(root: Path) -> Path:
+    """Write an image folder, large enough that workers read it."""
+    draw = np.random.Generator(np.random.Philox(0))
+    for split, name, count in ((s, n, c) for s, c in (("train", 150), ("test", 10)) for n in ("a", "b")):
+        folder = root / "images" / split / name
+        folder.mkdir(parents=True)
+        for i in range(count):
+            Image.fromarray(draw.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+    return root / "images"
+
+
+def texts(root: Path) -> Arguments:
+    """Write reviews and a tiny BERT, and return the options that name them. In a child: tokenizers start threads."""
+    for split, count, seed in (("train", 40, 0), ("test", 20, 1)):
+        rows = [json.dumps({"text": text, "label": label}) for text, label in make_reviews(count, seed)]
+        (root / "reviews").mkdir(exist_ok=True)
+        (root / "reviews" / f"{split}.jsonl").write_text("\n".join(rows) + "\n")
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # a progress bar
+        write_model(root / "bert")
+        os._exit(0)
+    os.waitpid(child, 0)
+    return ["--data", str(root / "reviews"), "--model", str(root / "bert"), "--set", "length=48"]
+
+
+def grid(root: Path) -> Arguments:
+    """Write a recipe with two learning rates."""
+    path = root / "grid.toml"
+    path.write_text(f'data = "{digits(root)}"\nmodel = "mlp"\npolicy = "random"\nlr = [0.05, 0.1]\nvalidation = 30\n')
+    return [str(path), *SMALL]
+
+
+def on_digits(*arguments: str) -> Callable[[Path], Arguments]:
+    """Return what makes the arguments of a command on digits."""
+    return lambda root: [arguments[0], "--data", str(digits(root)), *arguments[1:], *SMALL]
+
+
+COMPARE = ("compare", "--model", "mlp", "--policies", "none,random", "--seeds", "2")
+STUDY = ("--transforms", "rotate,invert", "--seeds", "2")
+SCENARIOS: Mapping[str, Callable[[Path], Arguments]] = {
+    "train": on_digits("train", "--model", "convnet", "--policy", "uncertain", "--set", "defaults=cifar"),
+    "folder": lambda root: [
+        *("train", "--data", str(images(root)), "--model", "convnet", "--policy", "random"),
+        *("--set", "size=8", "--set", "epochs=2", "--set", "batch=50", "--set", "crop=resized"),
+    ],
+    "text": lambda root: ["train", *texts(root), "--policy", "uncertain", "--set", "epochs=2", "--set", "batch=10"],
+    "compare": on_digits(*COMPARE),
+    "compare --jobs 2": on_digits(*COMPARE, "--jobs", "2"),
+    "grid": lambda root: ["grid", *grid(root)],
+    "measure": on_digits("measure", "--model", "mlp", *STUDY),
+    "measure convnet": on_digits("measure", "--model", "convnet", *STUDY),
+    "compose": on_digits("compose", "--model", "mlp", *STUDY),
+}
+KILLS = ("parent", "group", "child", "terminate")
+
+
+def launch(arguments: Arguments, log: Path, method: str | None = None) -> int:
+    """Start a command as the leader of its own session and return its number."""
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setsid()
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    torch.set_num_threads(1)
+    sys.argv = ["outspan", *arguments]
+    if method:
+        multiprocessing.set_start_method(method)
+    code = 1
+    try:
+        outspan.cli.main()
+    except SystemExit as exited:
+        code = int(exited.code or 0)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    multiprocessing.util._exit_function()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def session(leader: int) -> list[int]:
+    """Return the living processes of a session, its leader excepted."""
+    members = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != leader:
+            try:
+                state, _, _, its_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            except OSError:  # it has ended
+                continue
+            if int(its_session) == leader and state != "Z":
+                members.append(int(folder.name))
+    return members
+
+
+class Failed(Exception):
+    """Raised for a run that does not pass."""
+
+
+class Drill:
+    """A folder for a drill, and the killed sessions in which a process may still be left."""
+
+    def __init__(self, root: Path, draw: np.random.Generator, patience: float) -> None:
+        self.root, self.draw, self.patience = root, draw, patience
+        self.killed: list[tuple[int, float]] = []
+        self.kills = self.inside_a_save = self.checked = 0
+
+    def wait(self, pid: int, log: Path, limit: float = 300.0) -> int:
+        """Return the exit code of a command, negative for a signal; what hangs or prints a traceback fails."""
+        end = time.monotonic() + limit
+        while True:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                break
+            if time.monotonic() > end:
+                os.killpg(pid, signal.SIGKILL)
+                raise Failed(f"it hangs:\n{log.read_text()}")
+            time.sleep(0.002)
+        text = log.read_text(errors="replace")
+        if "Traceback" in text:
+            raise Failed(f"a traceback:\n{text}")
+        return os.waitstatus_to_exitcode(status)
+
+    def finish(self, arguments: Arguments, log: Path, method: str | None = None) -> float:
+        """Run a command to its end and return its seconds."""
+        began = time.monotonic()
+        code = self.wait(launch(arguments, log, method), log)
+        if code:
+            raise Failed(f"exit code {code}:\n{log.read_text()}")
+        return time.monotonic() - began
+
+    def kill(self, arguments: Arguments, log: Path, way: str, delay: float) -> bool:
+        """Start a command and kill it after a while; return whether it was still running."""
+        pid = launch(arguments, log)
+        time.sleep(delay)
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return False
+        children = session(pid) if way == "child" else []
+        try:
+            if way == "group":
+                os.killpg(pid, signal.SIGKILL)
+            elif way == "terminate":
+                os.kill(pid, signal.SIGTERM)
+            elif children:
+                os.kill(int(self.draw.choice(children)), signal.SIGKILL)  # the command must end by itself
+            else:
+                os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.wait(pid, log)
+        self.kills += 1
+        self.killed.append((pid, time.monotonic()))
+        self.inside_a_save += any(self.root.rglob(".*.partial"))
+        self.check_orphans()
+        return True
+
+    def check_orphans(self, *, all: bool = False) -> None:
+        """Fail if a process is left of a session that was killed `patience` seconds ago; with `all` wait for that."""
+        while self.killed:
+            pid, since = self.killed[0]
+            if left := session(pid):
+                if time.monotonic() - since >= self.patience:
+                    raise Failed(f"{len(left)} processes are left {self.patience:g} s after a kill")
+                if not all:
+                    return
+                time.sleep(0.05)
+                continue
+            self.killed.pop(0)
+            self.checked += 1
+
+
+def content(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield everything in a result folder that is promised to be the same."""
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".safetensors":
+            continue  # below, by folder
+        if path.is_dir() and checkpoint.is_begun(path):
+            yield name, state(path)
+        elif path.suffix in (".npy", ".jsonl", ".toml"):
+            yield name, path.read_bytes().replace(str(folder).encode(), b"")
+        elif path.suffix == ".json":
+            yield name, re.sub(r'"seconds": [0-9.e-]+', "", path.read_text())
+    if checkpoint.is_begun(folder):
+        yield ".", state(folder)
+
+
+def state(folder: Path) -> tuple[bytes, str]:
+    """Return a checkpoint's tensors and metadata, without the time it took."""
+    loaded = checkpoint.load(folder)
+    assert loaded is not None
+    return safetensors.torch.save(loaded[0]), json.dumps({**loaded[1], "seconds": 0}, sort_keys=True)
+
+
+def in_child(function: Callable[[], bool]) -> bool:
+    """Call a function in a forked child: this process computes nothing, so that its children may."""
+    pid = os.fork()
+    if not pid:
+        os._exit(0 if function() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def run_scenario(name: str, runs: int, kills: int, seed: int, patience: float) -> dict[str, Any]:
+    """Kill each of some runs several times and return the counts; the first failure ends it."""
+    with tempfile.TemporaryDirectory() as made:
+        root = Path(made)
+        arguments, log = SCENARIOS[name](root), root / "log"
+        drill = Drill(root, np.random.Generator(np.random.Philox(seed)), patience)
+        whole = min(drill.finish([*arguments, "-o", str(root / f"whole{i}")], log) for i in range(2))
+        for run in range(runs):
+            out = root / f"run{run}"
+            for _ in range(kills):
+                way = str(drill.draw.choice(KILLS))
+                if not drill.kill([*arguments, "-o", str(out)], log, way, float(drill.draw.uniform(0.0, whole))):
+                    break  # it has ended already
+            drill.finish([*arguments, "-o", str(out)], log)
+            if not in_child(lambda out=out: dict(content(out)) == dict(content(root / "whole0"))):
+                raise Failed(f"run {run} of {name} ends otherwise than one that was never killed")
+        drill.check_orphans(all=True)
+        counts = {"runs": runs, "identical": runs, "kills": drill.kills}
+        return counts | {"inside_a_save": drill.inside_a_save, "sessions_without_orphans": drill.checked}
+
+
+def run_supervisor(tries: int, method: str, seed: int, patience: float) -> dict[str, Any]:
+    """Kill the parent alone while its workers start, and restart it at once: the new one must never be refused."""
+    with tempfile.TemporaryDirectory() as made:
+        root = Path(made)
+        drill, log = Drill(root, np.random.Generator(np.random.Philox(seed)), patience), root / "log"
+        arguments = [*SCENARIOS["folder"](root), "-o", str(root / "run"), "--set", "epochs=100000"]
+        spread = {"fork": 0.05, "forkserver": 3.0, "spawn": 3.0}[method]  # how long workers take to start
+        for _ in range(tries):
+            pid = launch(arguments, log, method)
+            while not session(pid):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    raise Failed(f"a restart ended before its workers started:\n{log.read_text()}")
+                time.sleep(0.001)
+            time.sleep(float(drill.draw.uniform(0.0, spread)))
+            os.kill(pid, signal.SIGKILL)
+            drill.wait(pid, root / "log")
+            drill.killed.append((pid, time.monotonic()))
+            drill.check_orphans()
+        drill.check_orphans(all=True)
+        return {"tries": tries, "restarted": tries, "sessions_without_orphans": drill.checked}
+
+
+def sabotaged(way: str) -> None:
+    """Break what the drill must be able to see."""
+    if way == "save":  # over the only file, slowly
+
+        def save(folder: Path, step: int, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any]) -> Path:
+            text = json.dumps({**meta, "step": step})
+            cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+            data = safetensors.torch.save(cpu, {"meta": text, "digest": checkpoint._digest(cpu, text)})
+            path = folder / "step-000000001.safetensors"
+            with open(path, "wb") as file:
+                for i in range(0, len(data), 4096):
+                    file.write(data[i : i + 4096])
+                    file.flush()
+                    time.sleep(0.001)
+            return path
+
+        checkpoint.save = save
+    else:  # draws that depend on those before them
+        stream = np.random.Generator(np.random.Philox(1))
+        loop.rng.generator = lambda *_: stream
+
+
+def preload(scenarios: str) -> None:
+    """Import what commands import later, so that their forks do not: optimizers alone take 3 s at their first step."""
+    for name in (
+        "matplotlib.figure",
+        "rich.progress",
+        "rich.table",
+        "torch._dynamo",
+        *["transformers"] * ("text" in scenarios),
+    ):
+        importlib.import_module(name)
+
+
+def main() -> int:
+    """Run the drill, print a table, and add it to a result file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="names with commas; none for no runs")
+    parser.add_argument("--runs", type=int, default=3, help="runs per scenario")
+    parser.add_argument("--kills", type=int, default=3, help="kills per run")
+    parser.add_argument("--supervisor", default="", help="restarts by start method, e.g. fork=100,spawn=20")
+    parser.add_argument("--sabotage", choices=["save", "stream"], help="break something: the drill must see it")
+    parser.add_argument("--patience", type=float, default=5.0, help="seconds after a kill in which its processes must end")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--result", type=Path, help="a JSON file to add the counts to")
+    options = parser.parse_args()
+    faulthandler.enable()
+    preload(options.scenarios)
+    if options.sabotage:
+        sabotaged(options.sabotage)
+    result: dict[str, Any] = json.loads(options.result.read_text()) if options.result and options.result.exists() else {}
+    try:
+        for name in filter(None, options.scenarios.split(",")):
+            counts = run_scenario(name, options.runs, options.kills, options.seed, options.patience)
+            result.setdefault("kill", {})[name] = counts
+            print(f"{name}: {counts}", flush=True)
+        for method, tries in (part.split("=") for part in filter(None, options.supervisor.split(","))):
+            counts = run_supervisor(int(tries), method, options.seed, options.patience)
+            result.setdefault("supervisor", {})[method] = counts
+            print(f"supervisor, {method}: {counts}", flush=True)
+    except Failed as failure:
+        print(f"failed: {failure}", flush=True)
+        return 1
+    if options.result:
+        options.result.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

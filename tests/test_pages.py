@@ -1,0 +1,113 @@
+"""What the pages print is what the code computes: formulas are read from the page and evaluated."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outspan import rng
+from outspan.policies.files import pba
+from outspan.theory import mixup, simulate
+from outspan.theory.bounds import Setting
+from outspan.theory.generate import centred, rotation
+from outspan.theory.minnorm import minnorm_error
+from outspan.theory.ridge import ridge_error
+from outspan.theory.rows import Rows, projected, transformed
+from outspan.transforms.table import TRANSFORMS
+
+DOCS = Path(__file__).parent.parent / "docs"
+MINUS = "\N{MINUS SIGN}"
+# What the theory's page writes, and what it is in Python.
+SYMBOLS = {
+    "⟨z,β⟩": "zb", "‖Xβ‖²": "signal", "‖X‖²": "size", "‖z‖²": "zz", "‖a‖²": "aa", "σ²": "noise", "γ²": "gamma2", "Dᵢ": "D",
+    "bᵢ": "b", "λ": "lam", "n": "n", "r": "r", "Σᵢ": "total", "[": "(", "]": ")", "(": "(", ")": ")", "+": "+", "/": "/",
+    MINUS: "-", "²": "**2", "³": "**3", "1": "1", "2": "2", "3": "3",
+}  # fmt: skip
+
+
+def evaluate(formula: str, **values: Any) -> float:
+    """Return the value of a formula as the page writes it: factors stand side by side, Σᵢ is of all factors after it."""
+    text = re.sub(r"\s", "", formula)
+    found = re.findall("|".join(map(re.escape, sorted(SYMBOLS, key=len, reverse=True))), text)
+    assert "".join(found) == text  # nothing is passed over
+    code, before, open_sums = "", "+", 0
+    for symbol in [SYMBOLS[one] for one in found]:
+        if symbol in "+-" and code.count("(") - code.count(")") == open_sums:  # the end of a term
+            code, open_sums = code + ")" * open_sums, 0
+        elif before not in ("+", "-", "/", "(", "total") and (symbol[0].isalnum() or symbol == "("):
+            code += "*"
+        code += "total(" if symbol == "total" else symbol
+        open_sums += symbol == "total"
+        before = symbol
+    return float(eval(code + ")" * open_sums, {"__builtins__": {}, "total": np.sum}, values))  # noqa: S307
+
+
+def blocks(page: str) -> list[str]:
+    """Return the formulas that stand in blocks of their own, without what follows the comma."""
+    found = re.findall(r"(?m)(?:^    .*\n)+", (DOCS / page).read_text(encoding="utf-8"))
+    return [re.split(r",\s|,$|\.$", block.strip())[0] for block in found]
+
+
+def formula(begins: str) -> str:
+    [found] = [block for block in blocks("theory.md") if block.startswith(begins)]
+    return found
+
+
+def sample(case: int, n: int, p: int, sigma: float) -> tuple[Setting, Rows, dict[str, Any]]:
+    """Return a setting, what a label-invariant transform of its first sample adds, and the values of the page's letters."""
+    g = rng.generator(case, "pages")
+    s = Setting(g.standard_normal((n, p)), g.standard_normal(p), float(g.uniform(0.05, 1)), sigma)
+    row = projected(s.X, transformed(s.X, rotation(s.beta, float(g.uniform(0.5, 3)), g), 0))
+    _, singular, V = np.linalg.svd(s.X, full_matrices=False)
+    letters = {"zb": float(row.x[0] @ s.beta), "zz": float(row.x[0] @ row.x[0])}
+    letters |= {"aa": float(row.weights[0] @ row.weights[0]), "noise": sigma**2, "lam": s.lam, "n": n}
+    return s, row, letters | {"D": singular**2, "b": V @ s.beta}
+
+
+@pytest.mark.parametrize(("begins", "hold"), [("⟨z,β⟩² (2nλ", True), ("⟨z,β⟩² (2(n+1)λ", False)])
+def test_the_gain_of_a_label_invariant_sample_is_what_the_page_prints(begins, hold):
+    for case, (n, p, sigma) in enumerate([(6, 12, 0.8), (1, 3, 0.0), (20, 30, 2.0), (3, 40, 0.1), (6, 12, 3.0)]):
+        s, row, letters = sample(case, n, p, sigma)
+        printed = evaluate(formula(begins), **letters)
+        exact = ridge_error(s.X, s.beta, s.lam, sigma) - ridge_error(s.X, s.beta, s.lam, sigma, added=row, hold=hold)
+        assert printed == pytest.approx(exact.total, rel=1e-9)
+        before, after = simulate.ridge_map(s, None, hold=hold), simulate.ridge_map(s, row, hold=hold)
+        draws = simulate.fall(s, before, after, 20_000, rng.generator(case, "noise"))
+        assert abs(draws.mean() - printed) <= 5 * draws.std() / len(draws) ** 0.5 + 1e-12
+
+
+def test_the_bound_of_mixup_is_the_one_that_the_page_prints():
+    g = rng.generator(0, "mixup")
+    X = centred(20, 5, 1.0, g)
+    gamma = float(np.linalg.norm(X, axis=1).max())
+    s = Setting(X, g.standard_normal(5), 0.9, 0.3)
+    letters = {"n": 20, "lam": 0.9, "gamma2": gamma**2, "noise": 0.3**2, "r": 2 / 3}  # r of a uniform α
+    letters |= {"signal": float(np.sum((X @ s.beta) ** 2)), "size": float(np.sum(X**2))}
+    printed = evaluate(formula("E gain ≥").removeprefix("E gain ≥").rstrip("."), **letters)
+    assert printed == pytest.approx(mixup.theorem_2(s, gamma).repaired, rel=1e-9)
+    assert sum(mixup.mixup_gain(s)) >= printed
+
+
+def test_the_minimum_norm_gains_are_what_the_page_prints():
+    page = " ".join((DOCS / "theory.md").read_text(encoding="utf-8").split())
+    bias, variance = re.findall(r"sample lowers the bias by (\S+) and raises the variance by (\S+)\. ", page)[0]
+    for case in range(5):
+        s, row, letters = sample(case, 6, 12, 0.8)
+        exact = minnorm_error(s.X, s.beta, s.sigma) - minnorm_error(s.X, s.beta, s.sigma, added=row)
+        assert evaluate(bias, **letters) == pytest.approx(exact.bias, rel=1e-9)
+        assert -evaluate(variance, **letters) == pytest.approx(exact.variance, rel=1e-9)
+
+
+def test_the_ends_of_pba_are_what_the_page_says(tmp_path):
+    page = " ".join((DOCS / "policies.md").read_text(encoding="utf-8").split())
+    assert "Magnitudes are theirs, down to posterizing to 0 bits" in page
+    assert "the square of cutout is at most half of the side" in page
+    assert "keeps at least" not in page
+    most = [10, 10] * 30
+    (tmp_path / "schedule.txt").write_text(str([0, 1, 1, 1, most, most]))
+    plan = pba(str(tmp_path / "schedule.txt"), searched=2, epochs=2, epoch_steps=1).at(0)(2_000, rng=rng.generator(0))
+    largest = {name: plan.levels[plan.ops == plan.names.index(name)].max() for name in ("posterize", "cutout")}
+    units = {name: float(TRANSFORMS[name].rest + TRANSFORMS[name].span * level) for name, level in largest.items()}
+    assert units == {"posterize": 0.0, "cutout": 0.5}

@@ -1,7 +1,9 @@
 """Fixtures and strategies that the whole suite shares."""
 
+import multiprocessing
 import os
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import nn
 from outspan import TRANSFORMS, Plan, apply, rng
 from outspan.kernels import cuda
 from outspan.kernels.cpu import _cpu, is_built, knows
+from outspan.train import workers
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its kernels then run here
@@ -75,6 +78,29 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(params=["threads", pytest.param("processes", marks=pytest.mark.slow)])
+def side_by_side(request, monkeypatch):
+    """Let runs that go to processes go to threads, one at a time: a process takes seconds to start.
+
+    What goes to them and comes back is pickled all the same. The real processes are slow tests.
+    """
+    if request.param == "processes":
+        return
+    turn = threading.Lock()  # torch's generator and flags belong to the whole process
+
+    def serve(pipe: Any) -> None:
+        with turn:
+            workers._serve(pipe)
+
+    def start() -> tuple[Any, Any]:
+        ours, theirs = multiprocessing.Pipe()
+        thread = threading.Thread(target=serve, args=(theirs,))
+        thread.start()
+        return ours, thread
+
+    monkeypatch.setattr(workers, "_start", start)
 
 
 @pytest.fixture

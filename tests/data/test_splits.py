@@ -121,13 +121,14 @@ def test_more_than_are_allowed_are_refused_by_name(files, tmp_path):
 
 
 ABANDONED = """
-import signal, subprocess, sys
+import multiprocessing, signal, subprocess, sys
 from pathlib import Path
 import torch
 from outspan.data.splits import Files
 
 if __name__ == "__main__":
     torch.multiprocessing.set_start_method(sys.argv[2])
+    multiprocessing.set_forkserver_preload(["torch", "outspan.data.splits"])  # once, and not in every worker
     paths = sorted(Path(sys.argv[1]).iterdir()) * 300
     files = Files(paths, torch.zeros(len(paths), dtype=torch.int64), 8, workers=2)
     batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
@@ -144,7 +145,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="macOS does not tell who sent a signal")
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fails(method, tmp_path):
     (tmp_path / "images").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "images" / "one.png")

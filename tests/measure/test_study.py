@@ -138,7 +138,7 @@ def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path
     assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
 
 
-def test_processes_side_by_side(recipe, tmp_path):
+def test_processes_side_by_side(recipe, tmp_path, side_by_side):
     plain, seen = replace(recipe, model="convnet", epochs=1), []
 
     @contextmanager

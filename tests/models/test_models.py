@@ -185,11 +185,21 @@ def test_a_block_is_evaluated_by_its_survival():
 
 
 @pytest.mark.parametrize(
-    ("name", "steps"), [("shake_shake-26-2x8d", 100), ("pyramidnet-29-16", 100), ("resnet-18", 60), ("wide_resnet-10-2", 60)]
+    ("name", "steps", "count"),
+    [
+        ("shake_shake-26-2x8d", 50, 32),
+        ("pyramidnet-20-16", 60, 32),
+        ("resnet-18", 30, 32),
+        ("wide_resnet-10-2", 40, 32),
+        pytest.param("shake_shake-26-2x8d", 100, 128, marks=pytest.mark.slow),
+        pytest.param("pyramidnet-29-16", 100, 128, marks=pytest.mark.slow),
+        pytest.param("resnet-18", 60, 128, marks=pytest.mark.slow),
+        pytest.param("wide_resnet-10-2", 60, 128, marks=pytest.mark.slow),
+    ],
 )
-def test_it_learns_128_images_by_heart(name, steps, one_thread):
+def test_it_learns_images_by_heart(name, steps, count, one_thread):
     digits = load("digits")
-    images, labels = digits.train.images[:128].float() / 255, digits.train.labels[:128]
+    images, labels = digits.train.images[:count].float() / 255, digits.train.labels[:count]
     images = torch.nn.functional.avg_pool2d(images, 4)
     torch.manual_seed(0)
     model = models.build(name, (1, 7, 7), 10)

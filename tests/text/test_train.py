@@ -161,15 +161,15 @@ loop.train(Recipe(**eval(sys.argv[2])), out=Path(sys.argv[1]), save_every=0.0, o
 """
 
 
-@pytest.mark.parametrize("runs", [1, pytest.param(10, marks=pytest.mark.slow)])
-def test_killed_at_random_instants_it_ends_the_same(runs, corpus, tiny_model, cache, tmp_path):
+@pytest.mark.parametrize(("runs", "kills"), [(1, 1), pytest.param(10, 2, marks=pytest.mark.slow)])
+def test_killed_at_random_instants_it_ends_the_same(runs, kills, corpus, tiny_model, cache, tmp_path):
     recipe = small(corpus, tiny_model, policy="uncertain", transforms="paper3", cache=cache, epochs=4)
     values = repr({key: getattr(recipe, key) for key in Recipe.__dataclass_fields__})
     train(recipe, out=tmp_path / "whole")
     draw = np.random.Generator(np.random.Philox(3))
     for run in range(runs):
         folder = tmp_path / str(run)
-        for _ in range(2):
+        for _ in range(kills):
             process = subprocess.Popen(
                 [sys.executable, "-W", "ignore", "-c", RUN, str(folder), values],
                 stdout=subprocess.PIPE,

@@ -47,18 +47,26 @@ def test_a_grid_begins_as_a_recipe_does(tmp_path):
     }  # each alone would be out of range
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_point_that_diverges_is_not_chosen(jobs, tmp_path):
-    recipe = replace(SMALL, warmup=0.0, schedule="constant")
-    found = run_grid(recipe, {"lr": [1e6, 0.1]}, out=tmp_path, jobs=jobs)
+DIVERGES = replace(SMALL, warmup=0.0, schedule="constant")
+
+
+def check_the_one_that_ends_is_chosen(out: Path, *, jobs: int) -> None:
+    found = run_grid(DIVERGES, {"lr": [1e6, 0.1]}, out=out, jobs=jobs)
     assert found["points"]["lr=1000000.0"] is None
     assert found["chosen"] == "lr=0.1"
-    assert json.loads((tmp_path / "grid.json").read_text()) == found
-    if jobs == 1:
-        with pytest.raises(ValueError, match="every point of the grid diverges"):
-            run_grid(recipe, {"lr": [1e6]}, out=tmp_path)
-        with pytest.raises(ValueError, match=r"lr=0.1: .* a run of another recipe"):  # which point it is
-            run_grid(replace(recipe, epochs=2), {"lr": [0.1]}, out=tmp_path)
+    assert json.loads((out / "grid.json").read_text()) == found
+
+
+def test_a_point_that_diverges_is_not_chosen(tmp_path):
+    check_the_one_that_ends_is_chosen(tmp_path, jobs=1)
+    with pytest.raises(ValueError, match="every point of the grid diverges"):
+        run_grid(DIVERGES, {"lr": [1e6]}, out=tmp_path)
+    with pytest.raises(ValueError, match=r"lr=0.1: .* a run of another recipe"):  # which point it is
+        run_grid(replace(DIVERGES, epochs=2), {"lr": [0.1]}, out=tmp_path)
+
+
+def test_a_point_that_diverges_beside_another_is_not_chosen(side_by_side, tmp_path):
+    check_the_one_that_ends_is_chosen(tmp_path, jobs=2)
 
 
 def test_a_folders_own_validation_split_chooses(tmp_path):

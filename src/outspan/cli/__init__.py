@@ -5,6 +5,7 @@ Everything heavy is imported by the command that needs it, so that --help does n
 
 import sys
 import warnings
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
@@ -76,5 +77,6 @@ def main() -> None:
     if message.lstrip().startswith("Usage:"):  # a group without a command: its help, as it is
         echo(message)
         sys.exit(0)
-    echo_error(message)
+    with suppress(OSError):  # a terminal that was closed
+        echo_error(message)
     sys.exit(code)

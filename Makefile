@@ -4,17 +4,27 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/kernels/cpu/*.cpp src/outspan/kernels/cpu/*.h)
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-slow lint bench fuzz clean
 
 demo: .venv/core  ## the main job on embedded digits: three policies, three seeds; then what four transforms do; tables and pictures
 	$(BIN)/outspan compare recipes/digits.toml --policies none,random,uncertain --seeds 3 --jobs 2 -o demo
 	$(BIN)/outspan measure --transforms rotate,shear_x,cutout,invert --seeds 3 --set epochs=5 -o demo/measured
 
-test: .venv/ready  ## the whole suite
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # a worker a core: threads of their own would wait for one another
+# One worker per core, one thread per worker: more threads would wait for one another. Override: make test OMP_NUM_THREADS=2
+test test-slow: export OMP_NUM_THREADS ?= 1
+test test-slow: export OPENBLAS_NUM_THREADS ?= $(OMP_NUM_THREADS)
+
+test: .venv/ready  ## the ordinary test suite, a few minutes
+	$(BIN)/python -m pytest -n auto --durations=10
+
+test-slow: .venv/ready  ## the tests marked slow: larger models, more kills, real processes
+	$(BIN)/python -m pytest -n auto --durations=10 -m slow
 
 lint: .venv/ready  ## style and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyright
+
+fuzz: .venv/ready  ## MINUTES for each of TARGETS: images, checkpoints, recipes, policies, tables, plans, kernel (with AddressSanitizer)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.run --minutes $(or $(MINUTES),1) $(if $(TARGETS),--targets $(TARGETS)) $(if $(SEED),--seed $(SEED)) $(if $(RESULT),--result $(RESULT))
 
 bench: .venv-bench/ready  ## the speed claims, with the peers beside us; rewrites results/transforms-cpu.json
 	$(BENCH)/python benchmarks/transforms.py

@@ -178,10 +178,10 @@ def test_a_policy_file_that_has_changed_is_another_run(folder, tmp_path, monkeyp
 
 
 def test_a_last_batch_of_one_that_cannot_be_normalised_is_refused_at_once(tmp_path):
-    images = torch.randint(0, 256, (9, 3, 8, 8), dtype=torch.uint8)
+    images = torch.randint(0, 256, (9, 3, 4, 4), dtype=torch.uint8)
     data = Data("digits", Split(images, torch.arange(9) % 2), Split(images, torch.arange(9) % 2), ("a", "b"))
-    recipe = Recipe(model="resnet-18", epochs=1, batch=4, policy="none")
-    with pytest.raises(ValueError, match="'resnet-18' cannot normalise one alone at 8 x 8: take another batch"):
+    recipe = Recipe(model="wide_resnet-10-1", epochs=1, batch=4, policy="none")  # its last layers see 1 x 1 of 4 x 4
+    with pytest.raises(ValueError, match="'wide_resnet-10-1' cannot normalise one alone at 4 x 4: take another batch"):
         train(recipe, out=tmp_path / "run", data=data)
     for batch, parts in ((9, 8), (6, 3), (9, 4)):  # 9 in parts of 2; the last 3 in parts of 1; 9 in parts of 3, which would do
         changed = replace(recipe, batch=batch, accumulate=parts)

@@ -4,6 +4,7 @@ import hashlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 
 import torch
 from torch import Tensor
@@ -200,6 +202,13 @@ def _follow_parent(_: int) -> None:
     if hasattr(signal, "sigtimedwait"):  # it tells who sent a signal; neither Windows nor macOS has it
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    sys.excepthook = _ignore_broken_pipes
+
+
+def _ignore_broken_pipes(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print nothing where a parent is killed while it takes a batch: multiprocessing would print a traceback for that."""
+    if not issubclass(kind, ConnectionError | EOFError):
+        sys.__excepthook__(kind, error, trace)
 
 
 def _end_with_parent() -> None:

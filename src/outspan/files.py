@@ -9,6 +9,10 @@ from typing import Any
 
 PARTIAL = ".partial"  # the suffix of a file that is not whole yet
 
+_PACKAGE = Path(__file__).parent
+# The folder of recipes/ and results/: an installed package holds them, in a clone they lie at its root.
+HOME = _PACKAGE if (_PACKAGE / "recipes").is_dir() else _PACKAGE.parents[1]
+
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     """Call `write` on a file beside the path, then move it there: whole, or not there, also after a power failure."""

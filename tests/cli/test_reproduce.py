@@ -1,11 +1,16 @@
 """outspan reproduce as a user runs it, on files made in the official format."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from made import make_official
+from outspan.config import read_values
 from outspan.report import paper
 from outspan.report.cells import ROWS
 
@@ -125,3 +130,63 @@ def test_cells_without_data_say_which_file_and_train_nothing(run, narrow):
     assert f"cifar100/wrn-28-10 ra: needs {narrow}/cifar-100-binary (outspan data fetch cifar100, from https://" in out
     assert "imagenet/resnet-50 ra: needs" in out
     assert not (narrow / "out").exists()
+
+
+_INSTALLED = """
+import sys
+sys.meta_path = [finder for finder in sys.meta_path if "outspan" not in str(getattr(finder, "__dict__", ""))]  # editable
+sys.path.insert(0, {folder!r})
+import outspan
+assert outspan.__file__.startswith({folder!r}), outspan.__file__
+from outspan.cli import main
+main()
+"""
+
+
+def run_installed(folder: Path, empty: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line of a package that lies in a folder, in an empty folder: there is no clone."""
+    code = _INSTALLED.format(folder=str(folder))
+    options = {"capture_output": True, "text": True, "check": False, "cwd": empty}
+    return subprocess.run([sys.executable, "-c", code, *arguments], env={**os.environ, "OUTSPAN_DATA": str(empty)}, **options)
+
+
+def check_installed(folder: Path, empty: Path) -> None:
+    empty.mkdir()
+    listed = run_installed(folder, empty, "reproduce")
+    assert listed.returncode == 0, listed.stderr
+    assert "measured here: " in listed.stdout
+    table = run_installed(folder, empty, "reproduce", "table-3")
+    assert table.returncode == 0, table.stderr
+    assert "97.89 ± 0.03" in table.stdout
+    recipe = run_installed(folder, empty, "train", "recipes/paper/mnist-mlp.toml", "-o", "runs/x")
+    assert "outspan data fetch mnist" in recipe.stderr  # the recipe is found, its data is not there
+    missing = run_installed(folder, empty, "train", "recipes/none.toml", "-o", "runs/x")
+    assert "recipes/none.toml: no such file" in missing.stderr
+
+
+def test_an_installed_package_reproduces_without_a_clone(tmp_path):
+    packages = read_values(paper.HOME / "pyproject.toml")["tool"]["scikit-build"]["wheel"]["packages"]
+    for name, source in packages.items():  # laid out as the wheel is
+        skipped = shutil.ignore_patterns("*.so", "*.cpp", "*.h", "__pycache__")
+        shutil.copytree(paper.HOME / source, tmp_path / "site" / name, ignore=skipped)
+    check_installed(tmp_path / "site", tmp_path / "empty")
+
+
+@pytest.mark.slow
+def test_a_wheel_reproduces_without_a_clone(tmp_path):
+    for command in (
+        ["wheel", "--no-deps", "-q", "-w", str(tmp_path), "-C", f"build-dir={tmp_path / 'build'}", str(paper.HOME)],
+        [
+            "install",
+            "--no-deps",
+            "-q",
+            "--target",
+            str(tmp_path / "site"),
+            "--find-links",
+            str(tmp_path),
+            "--no-index",
+            "outspan",
+        ],
+    ):
+        subprocess.run([sys.executable, "-m", "pip", *command], check=True)
+    check_installed(tmp_path / "site", tmp_path / "empty")

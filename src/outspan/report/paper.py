@@ -12,9 +12,8 @@ from typing import Any
 from outspan.config import unknown
 from outspan.data.fetch import SOURCES
 from outspan.data.sets import IMAGENET, missing_files, root
+from outspan.files import HOME
 from outspan.transforms.table import TRANSFORMS
-
-HOME = Path(__file__).parents[3]  # of a clone: recipes and results are beside the package, not in it
 
 
 @dataclass(frozen=True)
@@ -211,10 +210,10 @@ def _setting(found: Mapping[str, Any]) -> str:
 
 def recipes() -> Path:
     """Return the folder of the paper's recipes."""
-    for folder in (HOME / "recipes" / "paper", Path("recipes/paper")):
-        if folder.is_dir():
-            return folder
-    raise ValueError("recipes/paper: no such folder; reproduce runs in a clone of the repository")
+    folder = HOME / "recipes" / "paper"
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder; install outspan again, or run it in a clone of the repository")
+    return folder
 
 
 def commit() -> str:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from outspan import cli
 from outspan.cli import app
 
 
@@ -41,3 +42,20 @@ def test_the_installed_command_refuses_without_a_traceback(tmp_path):
 @pytest.mark.parametrize("group", ["data", "theory"])
 def test_a_group_without_a_command_says_its_help(group, run):
     assert run(group).startswith(f"Usage: outspan {group}")
+
+
+class HalfMade:
+    """As torch's data loader is, where a signal comes while it is made."""
+
+    def __del__(self):
+        raise AttributeError("_workers_status")
+
+
+def test_an_interruption_says_no_word_about_what_it_left_half_made(monkeypatch, run):
+    def make(*_, **__):
+        half = HalfMade()
+        assert half
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", make)
+    assert run("train", code=130) == "outspan: interrupted\n"  # an error that is ignored would be a failure here

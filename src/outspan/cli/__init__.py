@@ -3,7 +3,9 @@
 Everything heavy is imported by the command that needs it, so that --help does not wait for torch.
 """
 
+import gc
 import sys
+import traceback
 import warnings
 from contextlib import suppress
 from importlib.metadata import version
@@ -57,6 +59,17 @@ def _say_plainly(message: object, *_: object) -> str:
     return f"outspan: {printable(message)}\n"
 
 
+def _free_quietly(interruption: BaseException) -> None:
+    """Free what an interruption left half made, torch's data loaders for example, which Python would complain about."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    error: BaseException | None = interruption
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
+    gc.collect()
+    sys.unraisablehook = before
+
+
 def main() -> None:
     """Run the command line; what the user got wrong is one red line and exit code 2, an interruption is 130."""
     from outspan.train import Stopped
@@ -72,8 +85,9 @@ def main() -> None:
         message, code = first_line(error), 2
     except Stopped as error:
         message, code = str(error), 130
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort) as error:
         message, code = "interrupted", 130
+        _free_quietly(error)
     if message.lstrip().startswith("Usage:"):  # a group without a command: its help, as it is
         echo(message)
         sys.exit(0)

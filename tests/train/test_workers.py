@@ -4,6 +4,8 @@ import multiprocessing
 import multiprocessing.synchronize
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -92,6 +94,17 @@ def test_what_runs_return_comes_in_their_order(jobs):
     assert run_all(runs, jobs=jobs, watch=watch) == [0, 1, 2]
     assert titles == ([f"run {i} ({i + 1} of 3)" for i in range(3)] if jobs == 1 else ["2 runs at a time"])
     assert seen[-1]["step"] == (1 if jobs == 1 else 3)
+
+
+def test_ctrl_c_while_a_process_starts_reaches_the_parent_and_not_the_process():
+    ask = "import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
+    blocked = []
+    with pytest.raises(KeyboardInterrupt), workers._deaf():  # noqa: PT012
+        done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+        blocked.append(done.stdout)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert blocked == [f"{sorted([signal.SIGINT, signal.SIGHUP])}\n"]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
 
 
 def test_a_process_that_is_killed_is_said_and_ends_the_others(capfd, monkeypatch):

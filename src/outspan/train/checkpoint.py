@@ -16,6 +16,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from outspan.config import first_line, shown
 from outspan.files import write_whole
 from outspan.train.metadata import RUN, Check, check_metadata
 
@@ -42,7 +43,7 @@ def pack(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor
 @torch.no_grad()
 def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Put back what was packed; tensors that are not this model's and this optimizer's are a ValueError."""
-    _check_tensors(tensors, model, optimizer)
+    check_tensors(tensors, model, optimizer)
     model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
     for name, parameter in model.named_parameters():
         for kind, short in _BUFFERS.items():
@@ -51,7 +52,7 @@ def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.opt
                 optimizer.state[parameter][kind] = like.copy_(stored)  # laid out as the parameter is
 
 
-def _check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Refuse tensors with another name, shape or dtype than the model and the optimizer have; a policy checks its own."""
     required = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     buffers: dict[str, Tensor] = {}
@@ -69,7 +70,7 @@ def _check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: t
         if name.startswith("policy."):
             continue
         if name not in known:
-            raise ValueError(f"the checkpoint has a tensor {name!r}, which the model and its optimizer have not")
+            raise ValueError(f"the checkpoint has a tensor {shown(name)}, which the model and its optimizer have not")
         if (tensor.shape, tensor.dtype) != (known[name].shape, known[name].dtype):
             expected = f"{known[name].dtype} {list(known[name].shape)}"
             raise ValueError(f"the checkpoint's tensor {name!r} must be {expected}, got {tensor.dtype} {list(tensor.shape)}")
@@ -114,7 +115,7 @@ _unlocked_folders: set[Path] = set()  # named in a warning already
 def locked(folder: Path) -> Iterator[None]:
     """Refuse a folder in which another process trains; the lock ends with this process, however that ends.
 
-    Child processes do not share the lock. A folder that cannot be written, on a read-only mount for example, needs no lock. Where
+    Child processes do not share the lock. A folder that cannot be written, as on a read-only mount, needs no lock. Where
     the file system has no locks, a warning says so, once per folder.
     """
     try:
@@ -196,7 +197,7 @@ def read(path: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tensor
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
-        raise ValueError(f"{path}: not a whole checkpoint ({error})") from None
+        raise ValueError(f"{path}: not a whole checkpoint ({first_line(error)})") from None
     text = header.get("meta", "")
     if header.get("digest") != _digest(tensors, text):
         raise ValueError(f"{path}: its digest does not match: the file is damaged")

@@ -1,6 +1,6 @@
 """What the metadata of a checkpoint must be: one table of keys and checks."""
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,7 @@ def _is_count(value: Any, least: int = 0) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < math.inf  # isfinite fails for a whole number beyond all floats
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # a larger whole number is no float
 
 
 def _is_amount(value: Any) -> bool:

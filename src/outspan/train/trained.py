@@ -77,8 +77,13 @@ def load_model(out: Path | str) -> Trained:
         raise ValueError(f"{out}: {'no whole checkpoint' if out.is_dir() else 'no such folder'}")
     recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
     shape = tuple(about["shape"])
-    state = new_state(replace(recipe, weights=""), shape, len(about["classes"]), torch.device("cpu"))
+    begun, count = replace(recipe, weights=""), len(about["classes"])
     try:
+        if len(shape) == 3 and not recipe.model.startswith("timm:"):
+            with torch.device("meta"):  # takes no memory, however large a model the metadata names
+                sizes = new_state(begun, shape, count, torch.device("meta"))
+            checkpoint.check_tensors(found[0], sizes.model, sizes.optimizer)
+        state = new_state(begun, shape, count, torch.device("cpu"))
         state.restore(*found)
     except ValueError as error:
         raise ValueError(f"{out}: {error}") from None
@@ -223,6 +228,6 @@ def check_same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) ->
     for key, value in about.items():
         then = stored.get(key)
         if then != value and key in ("policy_file", "weights"):
-            raise ValueError(f"{out}: the file of {key} has changed since (SHA-256 {then} then, {value} now)")
+            raise ValueError(f"{out}: the file of {key} has changed since (SHA-256 {then!s:.64} then, {value} now)")
         if then != value:
-            raise ValueError(f"{out}: the data has changed since ({key} {then!r} then, {value!r} now)")
+            raise ValueError(f"{out}: the data has changed since ({key} {then!r:.200} then, {value!r:.200} now)")

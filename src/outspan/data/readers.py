@@ -36,7 +36,7 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> UInt8[Tensor, "..."]:
             with gzip.open(zipped) as file:
                 data = file.read(expected + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{zipped}: not a whole gzip file ({error})") from None
+            raise ValueError(f"{zipped}: not a whole gzip file ({first_line(error)})") from None
     else:
         data = _read(path, expected)
     header = struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape)
@@ -83,7 +83,7 @@ def read_mat(path: Path) -> dict[str, np.ndarray]:
     try:
         return dict(_matrices(memoryview(data)[128:]))
     except (struct.error, zlib.error, KeyError, ValueError, IndexError) as error:
-        raise ValueError(f"{path}: not a whole MATLAB 5 file ({error})") from None
+        raise ValueError(f"{path}: not a whole MATLAB 5 file ({first_line(error)})") from None
 
 
 def _matrices(data: memoryview) -> list[tuple[str, np.ndarray]]:
@@ -126,7 +126,7 @@ def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         raise ValueError(f"{path}: not an .npz file, which is a zip archive of arrays")
     found = []
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:  # on an error np.load leaves its own open
             for kind in ("train", "test"):
                 for part in ("images", "labels"):
                     key = f"{kind}_{part}"
@@ -134,7 +134,7 @@ def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
                         raise ValueError(f"no array {key!r}, it has {', '.join(file.files) or 'none'}")
                     found.append(_images(key, file[key]) if part == "images" else _labels(key, file[key]))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, *_RARE) as error:
-        raise ValueError(f"{path}: {error or type(error).__name__}") from None
+        raise ValueError(f"{path}: {first_line(error)}") from None
     return found[0], found[1], found[2], found[3]
 
 

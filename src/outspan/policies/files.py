@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from outspan.config import unknown
+from outspan.config import shown, unknown
 from outspan.policies.proposals import Proposal, Schedule, Step, one_pair, propose
 
 _MOST_BYTES = 1 << 20
@@ -105,7 +105,9 @@ def pba(file: str, *, searched: int, epochs: int, epoch_steps: int) -> Schedule:
     for line, before in zip(lines, starts, strict=False):
         if not before <= line["epoch"] <= searched:
             span = f"[{before}, {searched}], after the line before and within the search"
-            raise ValueError(f"{file}, line {line['at']}: the epoch must lie in {span} (policy_epochs), got {line['epoch']}")
+            raise ValueError(
+                f"{file}, line {line['at']}: the epoch must lie in {span} (policy_epochs), got {shown(line['epoch'])}"
+            )
     policies = [lines[0]["before"], *(line["after"] for line in lines)]
     ends = [-(-line["epoch"] * epochs // searched) * epoch_steps for line in lines]
     return Schedule(tuple(_population(numbers) for numbers in policies), tuple(ends))
@@ -147,12 +149,12 @@ def _read_step(path: str, step: ast.expr) -> Step:
         _refuse(path, step, f"an operation is [name, probability, level], got {len(parts)} parts")
     name, probability, share = (_value(path, part) for part in parts)
     if not isinstance(name, str):
-        _refuse(path, step, f"an operation begins with its name, got {name!r}")
+        _refuse(path, step, f"an operation begins with its name, got {shown(name)}")
     if name not in FAST_AUTOAUGMENT:
         _refuse(path, step, str(unknown("operation", name, FAST_AUTOAUGMENT)))
     for what, number in (("probability", probability), ("level", share)):
         if type(number) not in (int, float) or not 0 <= number <= 1:
-            _refuse(path, step, f"the {what} of {name} must be a number in [0, 1], got {number!r}")
+            _refuse(path, step, f"the {what} of {name} must be a number in [0, 1], got {shown(number)}")
     ours, level_of = FAST_AUTOAUGMENT[name]
     level = level_of(share)
     return Step(ours, level, level, probability, mirrored=ours in _EITHER_WAY)
@@ -170,7 +172,7 @@ def _read_change(path: str, at: int, text: str) -> dict[str, Any]:
         raise ValueError(f"{where}: a line is [trial, clone, epoch, clone's epoch, policy before, policy after], got {said}")
     trial, clone, _, epoch, *policies = line
     if type(epoch) is not int:
-        raise ValueError(f"{where}: the clone's epoch must be a whole number, got {epoch!r}")
+        raise ValueError(f"{where}: the clone's epoch must be a whole number, got {shown(epoch)}")
     before, after = (policy.get("hp_policy", policy) if isinstance(policy, dict) else policy for policy in policies)
     for numbers in (before, after):
         if not isinstance(numbers, list) or len(numbers) != _NUMBERS:
@@ -178,7 +180,7 @@ def _read_change(path: str, at: int, text: str) -> dict[str, Any]:
             raise ValueError(f"{where}: a policy is {_NUMBERS} whole numbers, got {said}")
         for number in numbers:
             if type(number) is not int or not 0 <= number <= 10:
-                raise ValueError(f"{where}: probabilities and magnitudes are whole numbers from 0 to 10, got {number!r}")
+                raise ValueError(f"{where}: probabilities and magnitudes are whole numbers from 0 to 10, got {shown(number)}")
     return {"at": at, "trial": trial, "clone": clone, "epoch": epoch, "before": before, "after": after}
 
 
@@ -211,7 +213,7 @@ def _find(path: Path, name: str) -> ast.expr:
             raise ValueError(f"{path}: {unknown('function', name, functions)}")
         return _returned(str(path), functions[name])
     if name:
-        raise ValueError(f"{path}: has no functions, and so no {name!r}")
+        raise ValueError(f"{path}: has no functions, and so no {shown(name)}")
     if functions:
         raise ValueError(f"{path}: code, of which one function is read: FILE#NAME (there are: {', '.join(functions)})")
     _refuse(str(path), body[-1], "expected one list of pairs and nothing else")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from outspan import rng
+from outspan.config import shown
 from outspan.plan import Plan
 from outspan.policies.partners import check_same_class, partners_by_class
 from outspan.policies.proposals import Proposal, Schedule, draw_together
@@ -96,7 +97,7 @@ def find_defaults(defaults: str | Proposal) -> Proposal:
     if not isinstance(defaults, str):
         return defaults
     if defaults not in DEFAULTS:
-        raise ValueError(f"defaults must be a proposal or one of {', '.join(DEFAULTS)}, got {defaults!r}")
+        raise ValueError(f"defaults must be a proposal or one of {', '.join(DEFAULTS)}, got {shown(defaults)}")
     return DEFAULTS[defaults]
 
 

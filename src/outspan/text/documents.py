@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from outspan import rng
+from outspan.config import shown
 from outspan.shapes import Int64
 
 TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
@@ -138,8 +139,7 @@ def _documents(rows: Sequence[Row], classes: tuple[str, ...]) -> Documents:
         if not text.strip():
             raise ValueError(f"{where}: an empty document")
         if label not in number:
-            more = ", …" if len(classes) > 10 else ""
-            raise ValueError(f"{where}: label {label!r} is not among the classes of train ({', '.join(classes[:10])}{more})")
+            raise ValueError(f"{where}: label {shown(label)} is not among the classes of train ({_listed(classes)})")
     return Documents([text for _, text, _ in rows], torch.tensor([number[label] for *_, label in rows], dtype=torch.int64))
 
 
@@ -169,7 +169,7 @@ def _as_numbers(rows: Sequence[Row]) -> list[Row]:
     """Return rows whose labels are numbers: 1.0, as tables are written that have had gaps, beside 1 is no other class."""
     for where, _, label in rows:
         if not math.isfinite(float(label)):
-            raise ValueError(f"{where}: the label must be a number, as the others are, got {label!r}")
+            raise ValueError(f"{where}: the label must be a number, as the others are, got {shown(label)}")
     return [(where, text, _WHOLE.sub("", label) if float(label) else "0") for where, text, label in rows]
 
 
@@ -227,8 +227,8 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
         for column in (text, label):
             if column not in row:
                 option = "text_column" if column == text else "label_column"
-                known = ", ".join(map(str, row)) or "none"
-                raise ValueError(f"{where}: no column {column!r} (it has {known}); {option} names another")
+                known = _listed(list(row)) or "none"
+                raise ValueError(f"{where}: no column {shown(column)} (it has {known}); {option} names another")
             if row[column] is None:
                 raise ValueError(f"{where}: nothing in the column {column!r}")
         if not isinstance(row[text], str):
@@ -236,7 +236,7 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
         _check_label(where, label, row[label])
         first = row[label] if first is None else first
         if isinstance(row[label], bool) != isinstance(first, bool):
-            both = f"got {row[label]!r}, and {first!r} in the first row"
+            both = f"got {shown(row[label])}, and {shown(first)} in the first row"
             raise ValueError(f"{where}: the labels must be true and false in every row, or in none, {both}")
         try:
             f"{row[text]}{row[label]}".encode()
@@ -246,12 +246,18 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
         yield where, clean(row[text]), str(int(row[label]) if whole else row[label]).strip()
 
 
+def _listed(names: Sequence[Any]) -> str:
+    """Return the first few names as an error message shows them."""
+    plain = [name if isinstance(name, str) and name.isprintable() and len(name) < 30 else shown(name) for name in names[:10]]
+    text = ", ".join(plain)
+    return (text if len(text) <= 200 else f"{text[:197]}...") + (", …" if len(names) > 10 else "")
+
+
 def _check_label(where: str, column: str, label: Any) -> None:
     """Refuse a label that is not one value: a list or an object, also one that is written as text, and NaN."""
     listed = _LISTED.fullmatch(label.strip()) is not None if isinstance(label, str) else isinstance(label, list | dict)
     if listed:
-        shown = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
-        raise ValueError(f"{where}: the column {column!r} must hold one label, text or a number, got the list {shown}")
+        raise ValueError(f"{where}: the column {column!r} must hold one label, text or a number, got the list {shown(label)}")
     if isinstance(label, float) and not math.isfinite(label):
         raise ValueError(f"{where}: the column {column!r} must be text or a finite number, got {label}")
 

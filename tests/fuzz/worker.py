@@ -1,0 +1,129 @@
+"""One target in one process: case after case until the time is over. The runner restarts it where it dies."""
+
+import argparse
+import faulthandler
+import hashlib
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+import traceback
+import zlib
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from fuzz.contract import Broken, check_message
+
+HANG = 60  # seconds a case
+MEMORY = 2 << 30  # bytes a case may add to what the process needs
+_MOST_SAVED = 20  # inputs of one run
+
+
+def generator(seed: int, target: str, case: int) -> np.random.Generator:
+    """Return what a case is drawn from: the same for the same seed, target and case, whatever went before."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, zlib.crc32(target.encode()), case])))
+
+
+def run_case(target: ModuleType, data: bytes, folder: Path) -> None:
+    """Run one input; anything but a result or a short ValueError is an exception."""
+    try:
+        target.check(data, folder)
+    except ValueError as error:
+        check_message(error)
+
+
+def save(crashers: Path, name: str, data: bytes) -> Path:
+    """Write an input that broke the contract, under a name of its content."""
+    folder = crashers / name
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / hashlib.sha256(data).hexdigest()[:16]
+    path.write_bytes(data)
+    return path
+
+
+def _place(error: BaseException) -> str:
+    """Return what tells one defect from another: the exception and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "outspan" in frame.filename] or frames
+    said = str(error)[:60] if isinstance(error, Broken) else ""
+    return f"{type(error).__name__} {own[-1].filename}:{own[-1].lineno} {said}"
+
+
+def work(name: str, seed: int, first: int, end: float, most: int, state: Path, crashers: Path) -> None:
+    """Run the cases of a target from the first on; how far it is stands in `state`, for when this process dies."""
+    from fuzz.targets import TARGETS
+
+    target = TARGETS[name]
+    seen: set[str] = set()
+    tracebacks = 0
+    with tempfile.TemporaryDirectory() as folder, open(state / "progress", "wb", buffering=0) as progress:
+        for case in count(first):
+            if time.time() >= end or case >= most:
+                break
+            data = target.make(generator(seed, name, case))
+            (state / "last").write_bytes(data)
+            progress.seek(0)
+            progress.write(json.dumps({"case": case, "tracebacks": tracebacks}).ljust(80).encode())
+            faulthandler.dump_traceback_later(HANG, exit=True)
+            try:
+                run_case(target, data, Path(folder))
+            except Exception as error:  # this is what is looked for
+                tracebacks += 1
+                if (place := _place(error)) not in seen and len(seen) < _MOST_SAVED:
+                    seen.add(place)
+                    print(f"{name}, case {case}: {save(crashers, name, data)}\n{traceback.format_exc(limit=-6)}", flush=True)
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+            if case == first:
+                needed = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            elif (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - needed) << 10 > MEMORY:
+                print(f"{name}, case {case}: more than {MEMORY >> 20} MiB: {save(crashers, name, data)}", flush=True)
+                os._exit(99)
+        else:  # pragma: no cover
+            case = first
+        (state / "done").write_text(json.dumps({"cases": case, "tracebacks": tracebacks}))
+
+
+def main() -> None:
+    """Read the arguments that the runner gives."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    for option in ("seed", "first", "most"):
+        parser.add_argument(f"--{option}", type=int, required=True)
+    parser.add_argument("--end", type=float, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--crashers", type=Path, required=True)
+    parser.add_argument("--kernel", type=Path)
+    given = parser.parse_args()
+    if given.kernel is not None:
+        use_kernel(given.kernel)
+    else:
+        # A backstop for the machine; AddressSanitizer itself reserves terabytes.
+        pages = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform.startswith("linux") else 0
+        room = pages * resource.getpagesize() + (16 << 30)
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    faulthandler.enable()
+    work(given.name, given.seed, given.first, given.end, given.most, given.state, given.crashers)
+
+
+def use_kernel(path: Path) -> None:
+    """Take another build of the compiled kernel than the installed one."""
+    from importlib.machinery import ExtensionFileLoader
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name = "outspan.kernels.cpu._cpu"
+    spec = spec_from_file_location(name, path, loader=ExtensionFileLoader(name, str(path)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules[name] = module
+
+
+if __name__ == "__main__":
+    main()

@@ -133,35 +133,50 @@ def test_cells_without_data_say_which_file_and_train_nothing(run, narrow):
 
 
 _INSTALLED = """
-import sys
+import contextlib, io, json, sys
 sys.meta_path = [finder for finder in sys.meta_path if "outspan" not in str(getattr(finder, "__dict__", ""))]  # editable
 sys.path.insert(0, {folder!r})
 import outspan
 assert outspan.__file__.startswith({folder!r}), outspan.__file__
 from outspan.cli import main
-main()
+results = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["outspan", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            main()
+        except SystemExit as ended:
+            results.append((ended.code, out.getvalue(), err.getvalue()))
+print(json.dumps(results))
 """
 
 
-def run_installed(folder: Path, empty: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line of a package that lies in a folder, in an empty folder: there is no clone."""
-    code = _INSTALLED.format(folder=str(folder))
-    options = {"capture_output": True, "text": True, "check": False, "cwd": empty}
-    return subprocess.run([sys.executable, "-c", code, *arguments], env={**os.environ, "OUTSPAN_DATA": str(empty)}, **options)
+def run_installed(folder: Path, empty: Path, *commands: list[str]) -> list[tuple[int, str, str]]:
+    """Run commands of a package that lies in a folder, in an empty folder: there is no clone. Return code, stdout, stderr."""
+    command = [sys.executable, "-c", _INSTALLED.format(folder=str(folder)), json.dumps(commands)]
+    environment = {**os.environ, "OUTSPAN_DATA": str(empty)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=empty, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def check_installed(folder: Path, empty: Path) -> None:
     empty.mkdir()
-    listed = run_installed(folder, empty, "reproduce")
-    assert listed.returncode == 0, listed.stderr
-    assert "measured here: " in listed.stdout
-    table = run_installed(folder, empty, "reproduce", "table-3")
-    assert table.returncode == 0, table.stderr
-    assert "97.89 ± 0.03" in table.stdout
-    recipe = run_installed(folder, empty, "train", "recipes/paper/mnist-mlp.toml", "-o", "runs/x")
-    assert "outspan data fetch mnist" in recipe.stderr  # the recipe is found, its data is not there
-    missing = run_installed(folder, empty, "train", "recipes/none.toml", "-o", "runs/x")
-    assert "recipes/none.toml: no such file" in missing.stderr
+    train = ["train", "-o", "runs/x"]
+    listed, table, recipe, missing = run_installed(
+        folder,
+        empty,
+        ["reproduce"],
+        ["reproduce", "table-3"],
+        [*train, "recipes/paper/mnist-mlp.toml"],
+        [*train, "recipes/none.toml"],
+    )
+    assert listed[0] == 0, listed
+    assert "measured here: " in listed[1]
+    assert table[0] == 0, table
+    assert "97.89 ± 0.03" in table[1]
+    assert "outspan data fetch mnist" in recipe[2]  # the recipe is found, its data is not there
+    assert "recipes/none.toml: no such file" in missing[2]
 
 
 def test_an_installed_package_reproduces_without_a_clone(tmp_path):

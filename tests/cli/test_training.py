@@ -60,7 +60,7 @@ def test_a_recipe_file_is_changed_by_options(tiny, tmp_path, run):
     assert "a run of another recipe (lr 0.1 there, 0.5 asked)" in refused
 
 
-def test_compare_prints_a_table_and_draws(tiny, tmp_path, run):
+def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
     changes = [part for change in (f"data={tiny}", "model=mlp", "epochs=2", "batch=20") for part in ("--set", change)]
     said = run("compare", *changes, "--policies", "none,random", "--seeds", "2", "-o", tmp_path / "all")
     assert "none" in said

@@ -124,6 +124,40 @@ def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
     assert torch.equal(more.predictions["rotate"].classes[:3], whole.predictions["rotate"].classes)
 
 
+@pytest.mark.parametrize("model", ["mlp", "convnet"])
+@pytest.mark.parametrize("at", range(4))
+def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothing(at, model, recipe, tmp_path, monkeypatch):
+    """Two models of a group have a file each: a kill between the two must not train the second one again, alone."""
+    plain = replace(recipe, model=model, epochs=1)
+    whole = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "whole")
+    writes, write_whole, rmtree = [], runs.write_whole, shutil.rmtree
+
+    def kill_at(call):
+        writes.append(call)
+        if len(writes) == at + 1:
+            raise KeyboardInterrupt
+
+    def write(path, function):
+        write_whole(path, function)
+        if path.name != "settings.json":
+            kill_at(path.name)
+
+    def remove(path, **options):
+        kill_at(path.name) if path.exists() else None
+        rmtree(path, **options)
+
+    monkeypatch.setattr(runs, "write_whole", write)
+    monkeypatch.setattr(runs.shutil, "rmtree", remove)
+    with pytest.raises(KeyboardInterrupt):
+        measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m")
+    monkeypatch.undo()
+    seen = []
+    found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
+    assert all(torch.equal(found.predictions[name].classes, own.classes) for name, own in whole.predictions.items())
+    assert not list((tmp_path / "m" / "running").iterdir())
+    assert not any("baseline, 1 models" in title or "baseline, seed 0" in title for title in seen)
+
+
 def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path):
     plain, seen = replace(recipe, model="convnet"), []
     with pytest.raises(Stopped, match="step 1 of 8"):
@@ -154,6 +188,15 @@ def test_processes_side_by_side(recipe, tmp_path, side_by_side):
     assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
 
 
+_turn = threading.Lock()
+
+
+def in_turn(*arguments, **options):
+    """Run a unit while no other thread does: threads have one generator of random numbers, processes one each."""
+    with _turn:
+        return runs.run(*arguments, **options)
+
+
 def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
     """Threads stand for the processes."""
     started = []
@@ -165,6 +208,7 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
         return ours, started[-1]
 
     monkeypatch.setattr(workers, "_start", start)
+    monkeypatch.setattr(study, "run", in_turn)
     recipe = replace(recipe, share=0.7)  # the processes read as much of the data as this one
     found = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
     assert len(started) == 2  # the seeds of the baseline, and those of invert

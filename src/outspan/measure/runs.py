@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from outspan.config import Recipe
@@ -23,6 +26,8 @@ from outspan.train.loop import train
 from outspan.train.trained import load_model, predict
 from outspan.train.workers import named
 
+_PREDICTIONS = "predictions.safetensors"  # of all models of a unit, in the folder that it was trained in
+_REMOVED = ".removed-"
 Task = tuple[str, int]  # a configuration and a seed
 Unit = Mapping[Task, Recipe]  # what is trained as one: several perceptrons, or one model
 
@@ -41,6 +46,7 @@ class Folder:
             _same_settings(path, settings)
         else:
             write_json(path, settings)
+        self.recover()
 
     def path(self, name: str, seed: int) -> Path:
         return self.out / "models" / f"{name}-{seed}.npy"
@@ -64,15 +70,43 @@ class Folder:
         classes, lead = torch.from_numpy(array)
         return classes.long(), lead.float()
 
-    def write(self, name: str, seed: int, logits: Tensor) -> None:
-        both = torch.stack([logits.argmax(1).double(), margins(logits).double()])
+    def write(self, running: Path, logits: Mapping[Task, Tensor]) -> None:
+        """Keep what the models of a unit predict, all or none, and remove the folder that they were trained in."""
+        both = {
+            f"{name}-{seed}": torch.stack([own.argmax(1).double(), margins(own).double()])
+            for (name, seed), own in logits.items()
+        }
+        data = safetensors.torch.save(both)
+        running.mkdir(parents=True, exist_ok=True)
+        write_whole(running / _PREDICTIONS, lambda partial: partial.write_bytes(data))
+        self._collect(running)
 
-        def write(partial: Path) -> None:
-            with open(partial, "wb") as file:
-                np.save(file, both.numpy(), allow_pickle=False)
+    def recover(self) -> None:
+        """Finish what a kill cut off after the models of a unit were trained."""
+        for running in sorted(self.out.glob("running/*")):
+            if (running / _PREDICTIONS).exists():
+                self._collect(running)
+            elif running.name.startswith(_REMOVED):
+                shutil.rmtree(running, ignore_errors=True)
 
-        write_whole(self.path(name, seed), write)
-        shutil.rmtree(self.running(name, seed), ignore_errors=True)
+    def _collect(self, running: Path) -> None:
+        """Write a file per model, then remove the unit's folder; renamed first, so that no part of it is taken for a run."""
+        path = running / _PREDICTIONS
+        try:
+            stored = safetensors.torch.load(path.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"{path}: damaged ({error}); remove the folder {running}") from None
+        for name, both in stored.items():
+            write_whole(self.out / "models" / f"{Path(name).name}.npy", partial(_save, both.numpy()))
+        removed = running.with_name(f"{_REMOVED}{running.name}")
+        shutil.rmtree(removed, ignore_errors=True)
+        os.replace(running, removed)
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+def _save(array: np.ndarray, path: Path) -> None:
+    with open(path, "wb") as file:
+        np.save(file, array, allow_pickle=False)
 
 
 def _same_settings(path: Path, settings: Mapping[str, Any]) -> None:
@@ -111,9 +145,7 @@ def run(
     options = {"data": data, "device": device, "shared": shared, "out": running, "on_step": on_step}
     model, last = train_together(list(unit.values()), **options)
     logits = predict(model, data.test, last, device)
-    for i, task in enumerate(unit):
-        folder.write(*task, logits[:, i])
-    shutil.rmtree(running, ignore_errors=True)
+    folder.write(running, {task: logits[:, i] for i, task in enumerate(unit)})
 
 
 def _run_alone(
@@ -123,4 +155,4 @@ def _run_alone(
     named(f"{name}, seed {recipe.seed}", partial(train, recipe, out=running, data=data, device=device), on_step=on_step)
     trained = load_model(running)
     logits = predict(trained.model.to(device), as_read(data.test, recipe), trained.last, device)
-    folder.write(name, recipe.seed, logits)
+    folder.write(running, {(name, recipe.seed): logits})

@@ -162,6 +162,15 @@ def interrupted(number: int, *, reads: bool, steps: int) -> None:
         assert on_step(step)
 
 
+@pytest.fixture
+def terminal():
+    """Heed SIGHUP, as under a terminal, where the suite itself runs under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_while_the_data_is_read_ctrl_c_ends_it(number):
     with pytest.raises(KeyboardInterrupt):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz import asan
@@ -24,13 +25,19 @@ _MOST_RESTARTS = 50
 
 
 def fuzz(
-    name: str, *, seed: int, minutes: float, crashers: Path, most: int = sys.maxsize, sanitize: bool = True
+    name: str,
+    *,
+    seed: int,
+    minutes: float,
+    crashers: Path,
+    most: int = sys.maxsize,
+    worker: Sequence[str] = ("-m", "fuzz.worker"),
 ) -> dict[str, float]:
     """Run a target and return how many cases it had, and how many of them broke the contract."""
     result: dict[str, float] = {"minutes": minutes, "cases": 0, "crashes": 0, "hangs": 0, "tracebacks": 0}
     environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "fuzz.worker", name, "--seed", str(seed), "--crashers", str(crashers)]
-    if name == "kernel" and sanitize:
+    command = [sys.executable, *worker, name, "--seed", str(seed), "--crashers", str(crashers)]
+    if name == "kernel":
         command += ["--kernel", str(asan.build())]
         environment |= asan.environment()
     first, end = 0, time.time() + 60 * minutes

@@ -39,6 +39,42 @@ def test_the_runner_knows_every_target():
     assert set(NAMES) == set(TARGETS)
 
 
+PLANTED = """
+import os, signal, sys, time, types
+import numpy as np
+
+def check(data, folder):
+    case = int(data)
+    if case == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if case == 3:
+        time.sleep(1000)
+    if case == 5:
+        np.ones(13_000_000)  # 100 MB
+    if case == 7:
+        raise TypeError("a defect")
+    if case == 8:
+        raise ValueError("two" + chr(10) + "lines")
+    if case == 9:
+        raise ValueError("one line, as it should be")
+
+numbers = iter(range(int(sys.argv[sys.argv.index("--first") + 1]), 100))
+target = types.SimpleNamespace(make=lambda draw: str(next(numbers)).encode(), check=check)
+sys.modules["fuzz.targets"] = types.SimpleNamespace(TARGETS={"planted": target})
+from fuzz import worker
+worker.HANG, worker.MEMORY = 8, 50 << 20
+worker.main()
+"""
+
+
+def test_the_runner_counts_crashes_hangs_and_tracebacks_and_goes_on(tmp_path, capfd):
+    (tmp_path / "planted.py").write_text(PLANTED)
+    result = fuzz("planted", seed=0, minutes=9, most=12, crashers=tmp_path, worker=[str(tmp_path / "planted.py")])
+    assert result == {"minutes": 9, "cases": 12, "crashes": 2, "hangs": 1, "tracebacks": 2}
+    assert sorted(path.read_text() for path in (tmp_path / "planted").iterdir()) == ["1", "3", "5", "7", "8"]
+    assert "TypeError: a defect" in capfd.readouterr().out
+
+
 OVERFLOW = """
 import torch
 from pathlib import Path

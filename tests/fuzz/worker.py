@@ -37,6 +37,14 @@ def run_case(target: ModuleType, data: bytes, folder: Path) -> None:
         check_message(error)
 
 
+def peak_memory() -> int:
+    """Return the most bytes that this process has had in memory."""
+    if sys.platform.startswith("linux"):  # not ru_maxrss, which begins with that of the process that started this one
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
+
+
 def save(crashers: Path, name: str, data: bytes) -> Path:
     """Write an input that broke the contract, under a name of its content."""
     folder = crashers / name
@@ -80,8 +88,8 @@ def work(name: str, seed: int, first: int, end: float, most: int, state: Path, c
             finally:
                 faulthandler.cancel_dump_traceback_later()
             if case == first:
-                needed = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            elif (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - needed) << 10 > MEMORY:
+                needed = peak_memory()
+            elif peak_memory() - needed > MEMORY:
                 print(f"{name}, case {case}: more than {MEMORY >> 20} MiB: {save(crashers, name, data)}", flush=True)
                 os._exit(99)
         else:  # pragma: no cover

@@ -40,7 +40,7 @@ def test_a_key_changes_what_a_policy_makes_where_it_takes_it_and_not_elsewhere(n
     for key, value in CHANGES.items():
         found = made(replace(recipe, **{key: value}))
         same = all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(found, usual, strict=True))
-        assert same == (key not in POLICIES[name]), key
+        assert same == (key not in POLICIES[name].keys), key
         assert without_effect([key, "lr"], name) == ([key] if same else [])
 
 
@@ -53,7 +53,7 @@ def test_every_key_of_a_policy_is_tried_here_or_with_files_and_adversaries():
         "controller_lr",
         "entropy",
     }  # test_files, test_adversarial
-    assert {key for keys in POLICIES.values() for key in keys} == CHANGES.keys() | elsewhere
+    assert {key for spec in POLICIES.values() for key in spec.keys} == CHANGES.keys() | elsewhere
 
 
 def test_transforms_of_text_are_refused_for_images_before_anything_is_drawn():

@@ -101,7 +101,7 @@ def compare(
 
     from outspan.config import make_recipe
     from outspan.data.sets import is_textual
-    from outspan.policies.named import FROM_FILES, check_recipe, check_text, has_baseline
+    from outspan.policies.named import check_recipe, check_text, find_policy, has_baseline
     from outspan.report.compare import compare_figure, numbers, read_honestly, said_of_chance
     from outspan.train.loop import train
     from outspan.train.workers import named, run_all
@@ -113,15 +113,16 @@ def compare(
     names = list(dict.fromkeys(name.strip() for name in policies.split(",")))
     recipes = {}
     for name in names:
-        recipes[name] = replace(given, policy=name, policy_file=given.policy_file if name in FROM_FILES else "")
+        policy_file = given.policy_file if find_policy(name).needs_file else ""
+        recipes[name] = replace(given, policy=name, policy_file=policy_file)
         check_recipe(recipes[name])
         if is_textual(given.data):
             check_text(recipes[name])
     if "baseline" in names and len(names) > 1 and given.defaults == "none" and has_baseline(given.data):
         echo("outspan: baseline crops and flips; the others do with --set defaults=cifar-cutout, or flip", err=True)
     tasks = {}
-    dear = ("uncertain", "adversarial")  # first, so that none of them is left alone at the end
-    for policy, seed in sorted(itertools.product(names, range(seeds)), key=lambda task: task[0] not in dear):
+    # The most expensive first, so that none of them is left alone at the end.
+    for policy, seed in sorted(itertools.product(names, range(seeds)), key=lambda task: not find_policy(task[0]).asks_model):
         own, folder, title = replace(recipes[policy], seed=seed), out / f"{policy}-{seed}", f"{policy}, seed {seed}"
         run = partial(train, own, out=folder, device=device(), skip_bad=skip_bad)
         tasks[policy, seed] = title, partial(named, title, run)

@@ -16,7 +16,7 @@ from outspan import rng
 from outspan.config import Recipe, differing
 from outspan.data.sets import Data, is_textual, load_for
 from outspan.plan import Plan
-from outspan.policies.named import build_policy
+from outspan.policies.named import build_policy, find_policy
 from outspan.policies.plain import Plain, execute
 from outspan.policies.proposals import merge
 from outspan.shapes import Float32, Normalized, Num
@@ -65,7 +65,7 @@ class Ensemble(nn.Module):
 def is_batchable(recipe: Recipe) -> bool:
     """Return whether a recipe can be a member: a perceptron, a policy that does not ask the model, images all alike in size."""
     perceptron = re.fullmatch("mlp(-[1-9][0-9]*)?", recipe.model) is not None
-    asks = recipe.policy in ("uncertain", "adversarial")
+    asks = find_policy(recipe.policy).asks_model
     return perceptron and not asks and not recipe.validation and recipe.crop == "centre" and not is_textual(recipe.data)
 
 

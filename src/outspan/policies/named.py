@@ -1,7 +1,9 @@
 """Policies by name, as recipes and the command line ask for them."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from torch import nn
 
@@ -27,28 +29,122 @@ SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 # Which published tables a data set takes; others take CIFAR's.
 _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 _TABLE = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})  # of AutoAugment, where it is not CIFAR's
-FROM_FILES = ("fastautoaugment", "pba")
-_FOR_TEXT = ("none", "random", "uncertain", "sequence")
+
+Policy = Plain | Uncertain | Adversarial
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a policy is built from: the recipe, and what the data and the model add to it."""
+
+    recipe: Recipe
+    model: nn.Module
+    preprocess: Normalize | Framed
+    classes: int
+    family: str  # whose published tables the data takes
+    side: int  # of an image
+    epoch_steps: int
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """The arguments that all policies take."""
+        return {"defaults": self.recipe.defaults, "normalize": self.preprocess, "seed": self.recipe.seed}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A policy of a recipe: how to build it, the recipe's keys that it takes, and what its users need to know of it.
+
+    All policies take `defaults`, and those that do not ask the model take `same_class`.
+    """
+
+    build: Callable[[Context], Policy]
+    keys: tuple[str, ...] = ()
+    for_text: bool = False
+    asks_model: bool = False  # scores or learns while the model trains, which makes a step longer
+    rows: Callable[[Recipe], int] = lambda recipe: 1  # trained on per image
+
+    @property
+    def needs_file(self) -> bool:
+        """Whether it is read from a published file."""
+        return "policy_file" in self.keys
+
+
+def _plain(propose: Callable[[Context], Proposal | Schedule]) -> Callable[[Context], Plain]:
+    """Return what builds the plain policy of a proposal."""
+    return lambda context: Plain(propose(context), context.classes, **context.common, same_class=context.recipe.same_class)
+
+
+def _uncertain(context: Context) -> Uncertain:
+    recipe = context.recipe
+    return Uncertain(
+        context.model,
+        _uniform(context),
+        candidates=recipe.candidates,
+        keep=recipe.keep,
+        select=_select(recipe.select),
+        score=recipe.score,
+        score_every=recipe.score_every,
+        classes=context.classes,
+        **context.common,
+    )
+
+
+def _adversarial(context: Context) -> Adversarial:
+    recipe = context.recipe
+    return Adversarial(
+        context.classes,
+        context.epoch_steps,
+        policies=recipe.adversaries,
+        subpolicies=recipe.subpolicies,
+        lr=recipe.controller_lr,
+        entropy=recipe.entropy,
+        **context.common,
+    )
+
+
+def _pba(context: Context) -> Schedule:
+    recipe, epoch_steps = context.recipe, context.epoch_steps
+    return files.pba(recipe.policy_file, searched=recipe.policy_epochs, epochs=recipe.epochs, epoch_steps=epoch_steps)
+
+
+def _uniform(context: Context) -> Proposal:
+    recipe = context.recipe
+    names = transforms_of(recipe.transforms)
+    return uniform(recipe.depth, transforms=names, probability=recipe.probability, profile=recipe.profile)
+
+
+def _steps(context: Context) -> list[Step]:
+    """Return the transforms of a recipe in their order, each as `uniform` would apply it."""
+    recipe = context.recipe
+    return [over_range(name, recipe.probability, recipe.profile) for name in transforms_of(recipe.transforms)]
+
+
 _UNIFORM = ("transforms", "depth", "probability", "profile")
-# Policies, and the keys of a recipe that each of them takes; all take `defaults`, and those that do not choose `same_class`.
-POLICIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+_LISTED = ("transforms", "probability", "profile")
+_CHOOSING = ("candidates", "keep", "select", "score", "score_every")
+_LEARNING = ("adversaries", "subpolicies", "controller_lr", "entropy")
+POLICIES: Mapping[str, Spec] = MappingProxyType(
     {
-        "none": (),
-        "baseline": (),
-        "random": _UNIFORM,
-        "uncertain": (*_UNIFORM, "candidates", "keep", "select", "score", "score_every"),
-        "randaugment": ("depth", "magnitude"),
-        "trivialaugment": (),
-        "uniformaugment": ("depth",),
-        "autoaugment": (),
-        "augmix": (),
-        "mixup": (),
-        "cutmix": (),
-        "fastautoaugment": ("policy_file",),
-        "pba": ("policy_file", "policy_epochs"),
-        "adversarial": ("adversaries", "subpolicies", "controller_lr", "entropy"),
-        "sequence": ("transforms", "probability", "profile"),
-        "blend": ("transforms", "probability", "profile"),
+        "none": Spec(_plain(lambda context: sequence()), for_text=True),
+        "baseline": Spec(_plain(lambda context: published.BASELINES[context.family])),
+        "random": Spec(_plain(_uniform), _UNIFORM, for_text=True),
+        "uncertain": Spec(_uncertain, (*_UNIFORM, *_CHOOSING), for_text=True, asks_model=True, rows=lambda recipe: recipe.keep),
+        "randaugment": Spec(
+            _plain(lambda context: published.randaugment(context.recipe.depth, context.recipe.magnitude)),
+            ("depth", "magnitude"),
+        ),
+        "trivialaugment": Spec(_plain(lambda context: published.trivialaugment(side=context.side))),
+        "uniformaugment": Spec(_plain(lambda context: published.uniformaugment(context.recipe.depth)), ("depth",)),
+        "autoaugment": Spec(_plain(lambda context: published.autoaugment(_TABLE.get(context.family, "cifar")))),
+        "augmix": Spec(_plain(lambda context: published.augmix())),
+        "mixup": Spec(_plain(lambda context: published.mixup())),
+        "cutmix": Spec(_plain(lambda context: published.cutmix())),
+        "fastautoaugment": Spec(_plain(lambda context: files.fast_autoaugment(context.recipe.policy_file)), ("policy_file",)),
+        "pba": Spec(_plain(_pba), ("policy_file", "policy_epochs")),
+        "adversarial": Spec(_adversarial, _LEARNING, asks_model=True, rows=lambda recipe: recipe.adversaries),
+        "sequence": Spec(_plain(lambda context: sequence(*_steps(context))), _LISTED, for_text=True),
+        "blend": Spec(_plain(lambda context: blend(*_steps(context))), _LISTED),
     }
 )
 
@@ -64,89 +160,39 @@ def transforms_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize | Framed) -> Plain | Uncertain | Adversarial:
+def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize | Framed) -> Policy:
     """Return the policy of a recipe for a model on a data set."""
     check_recipe(recipe)
+    spec = POLICIES[recipe.policy]
     if isinstance(last, Framed):
         check_text(recipe)
-    elif "transforms" in POLICIES[recipe.policy]:
+    elif "transforms" in spec.keys:
         for name in transforms_of(recipe.transforms):
             if name in TEXT_TRANSFORMS:
                 raise ValueError(f"transform {name!r} is of text; for images there are {', '.join(TRANSFORMS)}")
     family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILY.get(data.name, "cifar")
     epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
-    common = {"defaults": recipe.defaults, "normalize": last, "seed": recipe.seed}
-    if recipe.policy == "uncertain":
-        return Uncertain(
-            model,
-            _uniform(recipe),
-            candidates=recipe.candidates,
-            keep=recipe.keep,
-            select=_select(recipe.select),
-            score=recipe.score,
-            score_every=recipe.score_every,
-            classes=len(data.classes),
-            **common,
-        )
-    if recipe.policy == "adversarial":
-        return Adversarial(
-            len(data.classes),
-            epoch_steps,
-            policies=recipe.adversaries,
-            subpolicies=recipe.subpolicies,
-            lr=recipe.controller_lr,
-            entropy=recipe.entropy,
-            **common,
-        )
-    proposals: dict[str, Callable[[], Proposal | Schedule]] = {
-        "none": sequence,
-        "random": lambda: _uniform(recipe),
-        "sequence": lambda: sequence(*_steps(recipe)),
-        "blend": lambda: blend(*_steps(recipe)),
-        "baseline": lambda: published.BASELINES[family],
-        "randaugment": lambda: published.randaugment(recipe.depth, recipe.magnitude),
-        "trivialaugment": lambda: published.trivialaugment(side=data.train.shape[-1]),
-        "uniformaugment": lambda: published.uniformaugment(recipe.depth),
-        "autoaugment": lambda: published.autoaugment(_TABLE.get(family, "cifar")),
-        "augmix": published.augmix,
-        "mixup": published.mixup,
-        "cutmix": published.cutmix,
-        "fastautoaugment": lambda: files.fast_autoaugment(recipe.policy_file),
-        "pba": lambda: files.pba(
-            recipe.policy_file,
-            searched=recipe.policy_epochs,
-            epochs=recipe.epochs,
-            epoch_steps=epoch_steps,
-        ),
-    }
-    return Plain(proposals[recipe.policy](), len(data.classes), **common, same_class=recipe.same_class)
-
-
-def _uniform(recipe: Recipe) -> Proposal:
-    names = transforms_of(recipe.transforms)
-    return uniform(recipe.depth, transforms=names, probability=recipe.probability, profile=recipe.profile)
-
-
-def _steps(recipe: Recipe) -> list[Step]:
-    """Return the transforms of a recipe in their order, each as `uniform` would apply it."""
-    return [over_range(name, recipe.probability, recipe.profile) for name in transforms_of(recipe.transforms)]
+    side = 0 if isinstance(last, Framed) else data.train.shape[-1]
+    return spec.build(Context(recipe, model, last, len(data.classes), family, side, epoch_steps))
 
 
 def check_recipe(recipe: Recipe) -> None:
     """Refuse an unknown policy, and what a policy cannot be given."""
-    check_policy(recipe.policy)
-    if recipe.same_class != -1 and recipe.policy in ("uncertain", "adversarial"):
+    spec = find_policy(recipe.policy)
+    if recipe.same_class != -1 and spec.asks_model:
         raise ValueError(f"same_class is for policies that do not choose, got the policy {recipe.policy!r}")
-    if recipe.policy in FROM_FILES and not recipe.policy_file:
+    if spec.needs_file and not recipe.policy_file:
         raise ValueError(f"policy {recipe.policy!r} needs policy_file, the file that its authors publish")
-    if recipe.policy_file and recipe.policy not in FROM_FILES:
-        raise ValueError(f"policy_file is for {' and '.join(FROM_FILES)}, got it with policy {recipe.policy!r}")
+    if recipe.policy_file and not spec.needs_file:
+        names = " and ".join(name for name, other in POLICIES.items() if other.needs_file)
+        raise ValueError(f"policy_file is for {names}, got it with policy {recipe.policy!r}")
 
 
-def check_policy(name: str) -> None:
-    """Refuse an unknown policy, with the nearest known one."""
+def find_policy(name: str) -> Spec:
+    """Return a policy by name; an unknown name is a ValueError with the nearest known one."""
     if name not in POLICIES:
         raise unknown("policy", name, POLICIES)
+    return POLICIES[name]
 
 
 def has_baseline(data: str) -> bool:
@@ -156,15 +202,16 @@ def has_baseline(data: str) -> bool:
 
 def without_effect(keys: Iterable[str], policy: str) -> list[str]:
     """Return the keys that are other policies' and that this one does not take."""
-    others = {key for taken in POLICIES.values() for key in taken}
-    return [key for key in keys if key in others and key not in POLICIES[policy]]
+    others = {key for spec in POLICIES.values() for key in spec.keys}
+    return [key for key in keys if key in others and key not in POLICIES[policy].keys]
 
 
 def check_text(recipe: Recipe) -> None:
     """Refuse what a text cannot be given: policies and transforms of images, and translation without its cache."""
-    if recipe.policy not in _FOR_TEXT or recipe.defaults != "none":
+    if not find_policy(recipe.policy).for_text or recipe.defaults != "none":
         asked = f"{recipe.policy!r} with the defaults {recipe.defaults!r}"
-        raise ValueError(f"the policy of text is one of {', '.join(_FOR_TEXT)}, without defaults, got {asked}")
+        names = ", ".join(name for name, spec in POLICIES.items() if spec.for_text)
+        raise ValueError(f"the policy of text is one of {names}, without defaults, got {asked}")
     names = transforms_of(recipe.transforms) if recipe.policy != "none" else ()
     for name in names:
         find(name, TEXT_TRANSFORMS)

@@ -23,7 +23,7 @@ from outspan.models.from_timm import PUBLISHED
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
 from outspan.policies.files import file_and_function
-from outspan.policies.named import build_policy, check_text
+from outspan.policies.named import build_policy, check_text, find_policy
 from outspan.policies.plain import Batch
 from outspan.policies.uncertain import evaluating
 from outspan.text.apply import Framed
@@ -142,7 +142,7 @@ class _Run:
         begun = replace(recipe, weights="") if checkpoint.is_begun(out) else recipe  # what it began with is no longer needed
         self.state = new_state(begun, split.shape, len(self.data.classes), device)
         if isinstance(self.last, Normalize):
-            each = {"uncertain": recipe.keep, "adversarial": recipe.adversaries}.get(recipe.policy, 1)
+            each = find_policy(recipe.policy).rows(recipe)
             batches = {min(recipe.batch, len(split)), len(split) % recipe.batch} - {0}
             least = min(_least_part(each * batch, recipe.accumulate) for batch in batches)
             _check_fit(recipe.model, self.state.model, split.shape, least)

@@ -13,6 +13,8 @@ demo: .venv/core  ## the main job on embedded digits: three policies, three seed
 # One worker per core, one thread per worker: more threads would wait for one another. Override: make test OMP_NUM_THREADS=2
 test test-slow: export OMP_NUM_THREADS ?= 1
 test test-slow: export OPENBLAS_NUM_THREADS ?= $(OMP_NUM_THREADS)
+# Packages are installed without bytecode and tests start many processes: without its cache each would compile all of torch again.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 test: .venv/ready  ## the ordinary test suite, a few minutes
 	$(BIN)/python -m pytest -n auto --durations=10

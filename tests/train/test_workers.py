@@ -104,7 +104,7 @@ def test_ctrl_c_while_a_process_starts_reaches_the_parent_and_not_the_process():
         with pytest.raises(KeyboardInterrupt), workers._deaf():  # noqa: PT012
             done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
             blocked.append(done.stdout)
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # to this thread: no other one can take it later
     finally:
         signal.signal(signal.SIGINT, before)
     assert blocked == [f"{sorted([signal.SIGINT, signal.SIGHUP])}\n"]

@@ -102,7 +102,7 @@ def test_the_minimum_norm_gains_are_what_the_page_prints():
 
 def test_the_ends_of_pba_are_what_the_page_says(tmp_path):
     page = " ".join((DOCS / "policies.md").read_text(encoding="utf-8").split())
-    assert "Magnitudes are theirs, down to posterizing to 0 bits" in page
+    assert "The magnitudes are those of the authors, down to posterizing to 0 bits" in page
     assert "the square of cutout is at most half of the side" in page
     assert "keeps at least" not in page
     most = [10, 10] * 30

@@ -22,7 +22,7 @@ from machine import machine, wait
 from outspan import rng
 from outspan.config import Recipe, with_values
 from outspan.data.sets import Data
-from outspan.data.splits import Split
+from outspan.data.splits import InMemory
 from outspan.policies.adversarial import Learns
 from outspan.policies.named import build_policy
 from outspan.train.graphs import Learner, Replayed
@@ -106,7 +106,7 @@ def measure(
 
 
 def contestant(
-    values: dict[str, Any], model: str, batch: int, data: Data, split: Split, device: torch.device, folder: Path
+    values: dict[str, Any], model: str, batch: int, data: Data, split: InMemory, device: torch.device, folder: Path
 ) -> Callable[[int], None]:
     """Return a method's turn: an epoch of training, as the loop does it."""
     own = {"defaults": "cifar-cutout", **values, **published(values["policy"], folder)}
@@ -147,7 +147,7 @@ def random_data(count: int) -> Data:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator)
     labels = torch.randint(0, 10, (count,), generator=generator)
-    return Data("cifar10", Split(images, labels), Split(images[:100], labels[:100]), tuple("0123456789"))
+    return Data("cifar10", InMemory(images, labels), InMemory(images[:100], labels[:100]), tuple("0123456789"))
 
 
 if __name__ == "__main__":

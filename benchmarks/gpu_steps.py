@@ -11,7 +11,7 @@ import torch
 
 from outspan.config import Recipe
 from outspan.data.sets import Data
-from outspan.data.splits import Split
+from outspan.data.splits import InMemory
 from outspan.policies.adversarial import Learns
 from outspan.policies.named import build_policy
 from outspan.policies.plain import draw, execute
@@ -40,7 +40,7 @@ def random_data(count: int) -> Data:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator)
     labels = torch.randint(0, 10, (count,), generator=generator)
-    return Data("cifar10", Split(images, labels), Split(images[:100], labels[:100]), tuple("0123456789"))
+    return Data("cifar10", InMemory(images, labels), InMemory(images[:100], labels[:100]), tuple("0123456789"))
 
 
 def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, float]:

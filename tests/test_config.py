@@ -11,7 +11,7 @@ import torch
 from outspan import Normalize, models
 from outspan.config import _ALLOWED, KEYS, Recipe, differing, make_recipe, read_recipe, scaled, with_values, write_recipe
 from outspan.data.sets import Data
-from outspan.data.splits import Split
+from outspan.data.splits import InMemory
 from outspan.policies.named import build_policy
 from outspan.train import Stopped
 from outspan.train.loop import train
@@ -115,7 +115,7 @@ def test_a_run_starts_at_the_limits_of_every_number(key, tmp_path, one_thread):
     }
     policies |= {"magnitude": "randaugment", "same_class": "mixup", "candidates": "uncertain", "keep": "uncertain"}
     images, labels = torch.arange(12 * 16).view(12, 1, 4, 4).to(torch.uint8), torch.arange(12) % 2
-    data = Data("few", Split(images, labels), Split(images, labels), ("a", "b"))
+    data = Data("few", InMemory(images, labels), InMemory(images, labels), ("a", "b"))
     for number, end in enumerate((allowed.low, allowed.high)):
         value = NUMERIC[key](end)
         if not allowed.holds(value):  # an open end
@@ -153,7 +153,7 @@ def test_differences_are_shown():
 )
 def test_every_recipe_of_images_can_be_run(path):
     recipe = read_recipe(path)
-    side = Split(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4) % 2)
+    side = InMemory(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4) % 2)
     data = Data(recipe.data, side, side, ("a", "b"))
     model = models.build(recipe.model, side.shape, 2)
     policy = build_policy(recipe, model, data, Normalize((0.5,) * 3, (0.2,) * 3))

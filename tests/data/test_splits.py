@@ -12,7 +12,7 @@ from PIL import Image
 from outspan import Plan, apply, rng
 from outspan.data.readers import read_fitted
 from outspan.data.sets import hold_out
-from outspan.data.splits import Files, Split
+from outspan.data.splits import Files, InMemory
 
 CPU = torch.device("cpu")
 
@@ -31,7 +31,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def memory(files):
-    return Split(torch.stack([read_fitted(path, 8, 8) for path in files.paths]), files.labels)
+    return InMemory(torch.stack([read_fitted(path, 8, 8) for path in files.paths]), files.labels)
 
 
 def test_batches_are_those_of_memory(files, memory):
@@ -159,7 +159,7 @@ def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fai
 
 
 def test_what_is_held_out_is_not_trained_on():
-    split = Split(torch.arange(50, dtype=torch.uint8).view(50, 1, 1, 1), torch.arange(50))
+    split = InMemory(torch.arange(50, dtype=torch.uint8).view(50, 1, 1, 1), torch.arange(50))
     kept, held = hold_out(split, 10, 3)
     assert sorted([*kept.labels.tolist(), *held.labels.tolist()]) == list(range(50))
     assert len(held) == 10

@@ -8,7 +8,7 @@ import torch
 
 from outspan.config import Recipe
 from outspan.data.sets import Data, load
-from outspan.data.splits import Split
+from outspan.data.splits import InMemory
 from outspan.measure.compose import compose, compositions, graph
 from outspan.measure.scores import Predictions
 from outspan.measure.study import BASELINE, Measured, Study, configurations, measure
@@ -63,7 +63,9 @@ def test_an_edge_is_a_cut_by_more_than_a_tenth():
 
 def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):
     digits = load("digits")
-    few = Data("digits", *(Split(part.images[:60], part.labels[:60]) for part in (digits.train, digits.test)), digits.classes)
+    few = Data(
+        "digits", *(InMemory(part.images[:60], part.labels[:60]) for part in (digits.train, digits.test)), digits.classes
+    )
     monkeypatch.setattr("outspan.measure.study.load_for", lambda *_, **__: few)
     first = measure(RECIPE, ["rotate", "invert"], seeds=range(2), out=tmp_path)
     seen = []

@@ -7,7 +7,7 @@ import torch
 
 from outspan.config import Recipe
 from outspan.data.sets import Data, load
-from outspan.data.splits import Split
+from outspan.data.splits import InMemory
 from outspan.measure.ensemble import Ensemble, is_batchable, members_at_once, train_together
 from outspan.measure.margins import margins
 from outspan.models import build
@@ -26,8 +26,8 @@ def of(*seeds: int, **changes) -> list[Recipe]:
 @pytest.fixture(scope="module")
 def few() -> Data:
     digits = load("digits")
-    train_split = Split(digits.train.images[:120], digits.train.labels[:120])  # the last batch of an epoch is smaller
-    return Data("digits", train_split, Split(digits.test.images[:80], digits.test.labels[:80]), digits.classes)
+    train_split = InMemory(digits.train.images[:120], digits.train.labels[:120])  # the last batch of an epoch is smaller
+    return Data("digits", train_split, InMemory(digits.test.images[:80], digits.test.labels[:80]), digits.classes)
 
 
 def test_it_is_its_members():

@@ -5,7 +5,7 @@ import torch
 
 from outspan.config import Recipe
 from outspan.data.sets import Data, load
-from outspan.data.splits import Split
+from outspan.data.splits import InMemory
 from outspan.measure import mixup
 from outspan.measure.mixup import Tuned, baseline_of, check_asked, configurations, mixup_summary, same_class, study_mixup, tune
 from outspan.measure.scores import Predictions
@@ -20,7 +20,9 @@ RECIPE = baseline_of(Recipe(data="digits", model="mlp-5", epochs=1, batch=50))
 @pytest.fixture
 def few(monkeypatch) -> Data:
     digits = load("digits")
-    data = Data("digits", *(Split(part.images[:90], part.labels[:90]) for part in (digits.train, digits.test)), digits.classes)
+    data = Data(
+        "digits", *(InMemory(part.images[:90], part.labels[:90]) for part in (digits.train, digits.test)), digits.classes
+    )
     monkeypatch.setattr("outspan.measure.study.load_for", lambda *_, **__: data)
     return data
 

@@ -60,6 +60,6 @@ def test_transforms_of_text_are_refused_for_images_before_anything_is_drawn():
     digits, model, last = load("digits"), torch.nn.Identity(), Normalize((0.1,), (0.3,))
     for policy in ("uncertain", "random", "sequence"):
         recipe = Recipe(policy=policy, transforms="rotate,switchout")
-        with pytest.raises(ValueError, match="transform 'switchout' is of text; for images there are identity, auto_contrast"):
+        with pytest.raises(ValueError, match="transform 'switchout' is for text; for images there are identity, auto_contrast"):
             build_policy(recipe, model, digits, last)
     build_policy(Recipe(policy="randaugment", transforms="switchout"), model, digits, last)  # which does not ask for them

@@ -128,7 +128,7 @@ def test_the_law_of_what_comes_in_sums_to_one(tokenizer, texts):
 def test_batches_are_of_like_length_and_whole(tokenizer):
     split = split_of(reviews(201), tokenizer)
     order = torch.from_numpy(rng.generator(0, "order", 0).permutation(201))
-    batches = split.cut(order, 4)
+    batches = split.divide(order, 4)
     assert [len(rows) for rows in batches].count(4) == 50
     assert sorted(int(row) for rows in batches for row in rows) == list(range(201))
     lengths = torch.from_numpy(split.corpus.lengths)
@@ -144,7 +144,7 @@ def test_every_epoch_has_batches_of_its_own(tokenizer):
     lengths = torch.from_numpy(split.corpus.lengths)
     seen, last = [], []
     for epoch in range(30):
-        batches = split.cut(torch.from_numpy(rng.generator(0, "order", epoch).permutation(130)), 8)
+        batches = split.divide(torch.from_numpy(rng.generator(0, "order", epoch).permutation(130)), 8)
         seen += [frozenset(rows.tolist()) for rows in batches]
         last.append(float(lengths[batches[-1]].float().mean()))
     assert len(set(seen)) > 0.95 * len(seen)

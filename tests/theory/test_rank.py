@@ -9,7 +9,7 @@ from PIL import Image
 
 from conftest import make_images
 from outspan import rng
-from outspan.data.sets import Data, Split, load
+from outspan.data.sets import Data, InMemory, load
 from outspan.plan import Plan
 from outspan.theory.bounds import Setting
 from outspan.theory.rank import LINEAR, fit, pixel_sources, pixels, rank, rankable, spearman, transformed_pixels
@@ -75,7 +75,7 @@ def small():
     """Forty images of two classes whose label is how bright the left half is."""
     images = torch.from_numpy(rng.generator(0, "small").integers(0, 256, (40, 1, 6, 6), dtype=np.uint8))
     labels = (images[:, :, :, :3].double().mean((1, 2, 3)) > 128).long()
-    return Data("small", Split(images, labels), Split(images, labels), ("0", "1"))
+    return Data("small", InMemory(images, labels), InMemory(images, labels), ("0", "1"))
 
 
 def test_predictions_are_those_of_direct_solves(small):
@@ -107,7 +107,7 @@ def test_predictions_are_those_of_direct_solves(small):
 
 
 def test_images_that_repeat_span_no_more_than_once(small):
-    few = Split(small.train.images[:5].repeat(8, 1, 1, 1), small.train.labels[:5].repeat(8))
+    few = InMemory(small.train.images[:5].repeat(8, 1, 1, 1), small.train.labels[:5].repeat(8))
     found = rank(Data("few", few, few, small.classes), ["rotate"], samples=30, draws=1, seed=2)
     order = rng.generator(2, "theory", "rank").permutation(40)[8:]
     level = float(rng.generator(2, "theory", "rank", "rotate", 0).uniform(-1, 1))
@@ -146,13 +146,13 @@ def test_the_model_knows_as_many_images_as_there_are_up_to_400(small):
 
 
 def test_random_features_take_more_samples_than_pixels(small):
-    more = Split(small.train.images.repeat(2, 1, 1, 1), small.train.labels.repeat(2))
+    more = InMemory(small.train.images.repeat(2, 1, 1, 1), small.train.labels.repeat(2))
     found = rank(Data("more", more, more, small.classes), ["rotate"], samples=38, features=200, draws=1)
     assert found.rows[0].energy > 0
 
 
 def test_the_test_split_decides_nothing(small):
-    other = Data("small", small.train, Split(255 - small.test.images, 1 - small.test.labels), small.classes)
+    other = Data("small", small.train, InMemory(255 - small.test.images, 1 - small.test.labels), small.classes)
     assert rank(other, ["rotate", "invert"], samples=10) == rank(small, ["rotate", "invert"], samples=10)
 
 
@@ -181,7 +181,7 @@ def test_bad_input_is_named(small, options, said):
 
 def test_large_images_ask_for_features():
     images = torch.zeros((3, 3, 40, 40), dtype=torch.uint8)
-    split = Split(images, torch.tensor([0, 1, 0]))
+    split = InMemory(images, torch.tensor([0, 1, 0]))
     with pytest.raises(ValueError, match="images of 4800 values are too large to rank by pixels"):
         rank(Data("large", split, split, ("0", "1")), ["rotate"], samples=1)
     with pytest.raises(ValueError, match=r"30000 random features of images of 4800 values are too many, .* or 20833 at most"):
@@ -207,7 +207,7 @@ def test_a_folder_is_ranked_as_the_same_images_in_memory(small, tmp_path):
             path = tmp_path / kind / str(int(small.train.labels[row])) / f"{place:03d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(rgb[row].permute(1, 2, 0).numpy()).save(path)
-    memory = Split(rgb[listed], small.train.labels[listed])
+    memory = InMemory(rgb[listed], small.train.labels[listed])
     names = ["rotate", "invert", "blur"]
     for options in ({"samples": 20}, {"samples": 20, "features": 50}):
         found = rank(load(str(tmp_path), size=6), names, **options)

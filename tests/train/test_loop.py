@@ -17,7 +17,7 @@ from made import make_folder
 from outspan import files, models
 from outspan.config import Recipe, read_recipe
 from outspan.data.sets import Data, hold_out, load, load_for
-from outspan.data.splits import Split
+from outspan.data.splits import InMemory
 from outspan.policies.named import POLICIES
 from outspan.train import Stopped, checkpoint, compositions, loop
 from outspan.train.loop import algorithms, train
@@ -30,8 +30,8 @@ def few(count: int = 200) -> Data:
     digits = load("digits")
     return Data(
         "digits",
-        Split(digits.train.images[:count], digits.train.labels[:count]),
-        Split(digits.test.images[:100], digits.test.labels[:100]),
+        InMemory(digits.train.images[:count], digits.train.labels[:count]),
+        InMemory(digits.test.images[:100], digits.test.labels[:100]),
         digits.classes,
     )
 
@@ -62,7 +62,7 @@ def test_a_run_needs_its_weights_once(timm, tmp_path, monkeypatch):
     file = tmp_path / "w.safetensors"
     save_file({"1.weight": torch.full((2, 16), 0.5)}, file)
     digits = few()
-    small = [Split(split.images[:, :, 10:14, 10:14], split.labels) for split in (digits.train, digits.test)]
+    small = [InMemory(split.images[:, :, 10:14, 10:14], split.labels) for split in (digits.train, digits.test)]
     data = Data("digits", *small, digits.classes)
     recipe = replace(SMALL, model="timm:small", weights="w.safetensors", lr=1e-6)
     train(recipe, out=tmp_path / "whole", data=data)
@@ -110,7 +110,7 @@ def test_other_images_are_refused(tmp_path):
     recipe = replace(SMALL, epochs=1)
     with pytest.raises(Stopped):
         train(recipe, out=tmp_path, data=data, on_step=lambda progress: progress["step"] == 3)
-    turned = Split(data.train.images.flip(0), data.train.labels)  # the same mean, other labels
+    turned = InMemory(data.train.images.flip(0), data.train.labels)  # the same mean, other labels
     with pytest.raises(ValueError, match=r"the data has changed since \(train_digest"):
         train(recipe, out=tmp_path, data=replace(data, train=turned))
     train(recipe, out=tmp_path, data=data)
@@ -179,7 +179,7 @@ def test_a_policy_file_that_has_changed_is_another_run(folder, tmp_path, monkeyp
 
 def test_a_last_batch_of_one_that_cannot_be_normalised_is_refused_at_once(tmp_path):
     images = torch.randint(0, 256, (9, 3, 4, 4), dtype=torch.uint8)
-    data = Data("digits", Split(images, torch.arange(9) % 2), Split(images, torch.arange(9) % 2), ("a", "b"))
+    data = Data("digits", InMemory(images, torch.arange(9) % 2), InMemory(images, torch.arange(9) % 2), ("a", "b"))
     recipe = Recipe(model="wide_resnet-10-1", epochs=1, batch=4, policy="none")  # its last layers see 1 x 1 of 4 x 4
     with pytest.raises(ValueError, match="'wide_resnet-10-1' cannot normalise one alone at 4 x 4: take another batch"):
         train(recipe, out=tmp_path / "run", data=data)
@@ -266,7 +266,7 @@ def test_a_folder_of_images_trains_as_the_same_images_in_memory(tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image[0].numpy()).save(path)
         listed[kind] = torch.cat([(split.labels == label).nonzero() for label in range(10)]).squeeze(1)
-    rgb = [Split(part.images.expand(-1, 3, -1, -1), part.labels) for part in (data.train, data.test)]
+    rgb = [InMemory(part.images.expand(-1, 3, -1, -1), part.labels) for part in (data.train, data.test)]
     memory = Data("set", rgb[0].take(listed["train"]), rgb[1].take(listed["val"]), data.classes)
     recipe = replace(SMALL, policy="uncertain", data=str(tmp_path / "set"), size=28, validation=10)
     train(recipe, out=tmp_path / "folder")

@@ -15,14 +15,13 @@ def list_command() -> None:
 
     Example: outspan data list
     """
-    from outspan.data.sets import SETS, is_textual, load, root
+    from outspan.data.sets import SETS, load, root
 
     echo(f"looked for in {root()}")
     for name in SETS:
         try:
             found = load(name)
-            kind = "texts" if is_textual(name) else "images"
-            said = f"{len(found.train):,} train and {len(found.test):,} test {kind}, {len(found.classes)} classes"
+            said = f"{len(found.train):,} train and {len(found.test):,} test {found.test.noun}, {len(found.classes)} classes"
         except ValueError as error:
             said = f"not here: {error}"
         echo(f"{name:>10}  {said}")
@@ -38,7 +37,7 @@ def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifa
     from rich.progress import Progress
 
     from outspan.data.fetch import fetch
-    from outspan.data.sets import is_textual, load, root
+    from outspan.data.sets import load, root
 
     def show(file: str, here: int, total: int) -> None:
         bar.update(task, description=file, completed=here, total=total or None)
@@ -47,5 +46,5 @@ def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifa
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(name)
         folder = fetch(name, root(), on_bytes=show)
-    found, kind = load(name), "texts" if is_textual(name) else "images"
-    echo(f"{name}: {len(found.train):,} train and {len(found.test):,} test {kind} in {folder}")
+    found = load(name)
+    echo(f"{name}: {len(found.train):,} train and {len(found.test):,} test {found.test.noun} in {folder}")

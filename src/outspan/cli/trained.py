@@ -64,9 +64,8 @@ def evaluate(
         scores = {"accuracy": accuracy, "balanced_accuracy": balanced, "classes": by_class}
         echo(json.dumps({"tested": source, **scores, "confusion": confusion.tolist()}))
         return
-    kind = "images" if len(trained.shape) == 3 else "texts"
     echo(f"tested on {tested}")
-    echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {kind}, {100 * balanced:.2f} % the mean over classes")
+    echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {trained.noun}, {100 * balanced:.2f} % the mean over classes")
     echo("rows: what they are, columns: taken for")
     console = Console()
     classes = [printable(name) for name in classes]
@@ -137,7 +136,7 @@ def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
 
     from outspan.data.readers import read_fitted
     from outspan.data.sets import as_read
-    from outspan.data.splits import Split
+    from outspan.data.splits import InMemory
     from outspan.text.documents import Documents, read_text
     from outspan.transforms.color import grey
 
@@ -154,7 +153,7 @@ def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
     if len(trained.shape) == 1:
         return read, as_read(Documents(items, labels), trained.recipe)
     pixels = torch.stack(items)
-    return read, Split(pixels if trained.shape[0] == 3 else grey(pixels), labels)
+    return read, InMemory(pixels if trained.shape[0] == 3 else grey(pixels), labels)
 
 
 def compositions(

@@ -101,7 +101,7 @@ def compare(
 
     from outspan.config import make_recipe
     from outspan.data.sets import is_textual
-    from outspan.policies.named import check_recipe, check_text, find_policy, has_baseline
+    from outspan.policies.named import check_for, check_recipe, find_policy, has_baseline
     from outspan.report.compare import compare_figure, numbers, read_honestly, said_of_chance
     from outspan.train.loop import train
     from outspan.train.workers import named, run_all
@@ -116,8 +116,7 @@ def compare(
         policy_file = given.policy_file if find_policy(name).needs_file else ""
         recipes[name] = replace(given, policy=name, policy_file=policy_file)
         check_recipe(recipes[name])
-        if is_textual(given.data):
-            check_text(recipes[name])
+        check_for(recipes[name], "texts" if is_textual(given.data) else "images")
     if "baseline" in names and len(names) > 1 and given.defaults == "none" and has_baseline(given.data):
         echo("outspan: baseline crops and flips; the others do with --set defaults=cifar-cutout, or flip", err=True)
     tasks = {}

@@ -15,13 +15,13 @@ from torch import Tensor
 from outspan import rng
 from outspan.config import Recipe, unknown
 from outspan.data import readers
-from outspan.data.splits import Files, Split
+from outspan.data.splits import Files, InMemory, Split
 from outspan.text.backtranslate import read_cache
 from outspan.text.documents import Documents, is_text, read_documents
 from outspan.text.models import load_tokenizer
 from outspan.text.tokens import Encoded, encode
 
-AnySplit: TypeAlias = Any  # a Split or Files of images, Documents or Encoded of text
+AnySplit: TypeAlias = Any  # a Split, or Documents, which become one when a tokenizer cuts them
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ def _holds_text(path: Path) -> bool:
     return not readers.has_images(path) and is_text(path)
 
 
-def as_read(split: AnySplit, recipe: Recipe, *, train: bool = False) -> Split | Files | Encoded:
+def as_read(split: AnySplit, recipe: Recipe, *, train: bool = False) -> Split:
     """Return documents as the tokens of the recipe's model, with all that `train` needs; anything else as it is."""
     if not isinstance(split, Documents):
         return split
@@ -161,7 +161,7 @@ def _from_arrays(name: str, *arrays: Tensor) -> Data:
     for kind, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
         if len(images) != len(labels):
             raise ValueError(f"{name}: the {len(images)} {kind} images have {len(labels)} labels")
-    train, test = Split(arrays[0], arrays[1]), Split(arrays[2], arrays[3])
+    train, test = InMemory(arrays[0], arrays[1]), InMemory(arrays[2], arrays[3])
     count = int(train.labels.max()) + 1 if len(train) else 0
     if count > _MOST_CLASSES:
         raise ValueError(f"{name}: labels must lie below {_MOST_CLASSES:,}, got {count - 1}")
@@ -174,9 +174,9 @@ def _digits(_: Path) -> Data:
 
 
 def _mnist(folder: Path) -> Data:
-    def split(first: int, count: int) -> Split:
+    def split(first: int, count: int) -> InMemory:
         images, labels = (folder / file for file in _FILES["mnist"][first : first + 2])
-        return Split(readers.read_idx(images, (count, 28, 28)).unsqueeze(1), readers.read_idx(labels, (count,)).long())
+        return InMemory(readers.read_idx(images, (count, 28, 28)).unsqueeze(1), readers.read_idx(labels, (count,)).long())
 
     return Data("mnist", split(0, 60_000), split(2, 10_000), tuple(map(str, range(10))))
 
@@ -188,19 +188,19 @@ def _cifar10(folder: Path) -> Data:
     *batches, last = (folder / file for file in _FILES["cifar10"])
     train = readers.read_cifar(batches, label_bytes=1, records=10_000)
     test = readers.read_cifar([last], label_bytes=1, records=10_000)
-    return Data("cifar10", Split(*train), Split(*test), _CIFAR_10)
+    return Data("cifar10", InMemory(*train), InMemory(*test), _CIFAR_10)
 
 
 def _cifar100(folder: Path) -> Data:
     first, last = (folder / file for file in _FILES["cifar100"])
     train = readers.read_cifar([first], label_bytes=2, records=50_000)
     test = readers.read_cifar([last], label_bytes=2, records=10_000)
-    return Data("cifar100", Split(*train), Split(*test), tuple(map(str, range(100))))
+    return Data("cifar100", InMemory(*train), InMemory(*test), tuple(map(str, range(100))))
 
 
 def _svhn(folder: Path) -> Data:
     train, test = (readers.read_svhn(folder / file) for file in _FILES["svhn"])
-    return Data("svhn", Split(*train), Split(*test), tuple(map(str, range(10))))
+    return Data("svhn", InMemory(*train), InMemory(*test), tuple(map(str, range(10))))
 
 
 def _imdb_folder(folder: Path) -> Path:

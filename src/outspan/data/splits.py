@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -31,12 +32,68 @@ _GLANCE = 0.2  # seconds after which a worker looks whether its parent still liv
 Crops = tuple[int, int] | None  # the seed and the epoch of random resized crops; None cuts from the centre
 
 
+@runtime_checkable
+class Split(Protocol):
+    """Samples and their labels, whatever they are: images in memory, image files, or text.
+
+    Training, evaluation, studies and the command line use these members alone.
+    """
+
+    noun: ClassVar[str]  # what its samples are called in messages: "images" or "texts"
+    is_ragged: ClassVar[bool]  # whether batches differ in shape
+
+    @property
+    def labels(self) -> Int64[Tensor, " N"]:
+        """The class of each sample."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a sample as the model sees it; of text the largest length."""
+        ...
+
+    @cached_property
+    def digest(self) -> str:
+        """What distinguishes it from other data."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        ...
+
+    def take(self, rows: Tensor) -> "Split":
+        """Return some of the samples."""
+        ...
+
+    def to(self, device: torch.device) -> "Split":
+        """Return it where batches are needed, if it can be moved."""
+        ...
+
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the mean and standard deviation per channel; nothing for text."""
+        ...
+
+    def divide(self, order: Tensor, batch: int) -> Sequence[Tensor]:
+        """Return the rows of each batch of an epoch, from a random order of all rows."""
+        ...
+
+    def evaluation_order(self) -> Tensor:
+        """Return the order in which all rows are evaluated fastest."""
+        ...
+
+    def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Any, Tensor]]:
+        """Return the inputs and labels of each batch of rows, on a device."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
-class Split:
+class InMemory:
     """Images and their labels, in memory."""
 
     images: UInt8[Tensor, "N C H W"]
     labels: Int64[Tensor, " N"]
+    noun: ClassVar[str] = "images"
+    is_ragged: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if len(self.images) != len(self.labels):
@@ -59,17 +116,25 @@ class Split:
         found.update(self.images.contiguous().numpy().data)
         return found.hexdigest()
 
-    def take(self, rows: Tensor) -> "Split":
+    def take(self, rows: Tensor) -> "InMemory":
         """Return some of the images."""
-        return Split(self.images[rows], self.labels[rows])
+        return InMemory(self.images[rows], self.labels[rows])
 
-    def read(self, rows: Tensor) -> "Split":
+    def read(self, rows: Tensor) -> "InMemory":
         """Return some of the images, in memory."""
         return self.take(rows)
 
-    def to(self, device: torch.device) -> "Split":
+    def to(self, device: torch.device) -> "InMemory":
         """Return it where batches are wanted."""
-        return Split(self.images.to(device), self.labels.to(device))
+        return InMemory(self.images.to(device), self.labels.to(device))
+
+    def divide(self, order: Tensor, batch: int) -> Sequence[Tensor]:
+        """Return the rows of each batch of an epoch: parts of the order."""
+        return order.split(batch)
+
+    def evaluation_order(self) -> Tensor:
+        """Return all rows as they are."""
+        return torch.arange(len(self))
 
     def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Return the images and labels of each batch of rows, on a device; they have one size already: nothing is cropped."""
@@ -95,6 +160,8 @@ class Files:
     workers: int = field(default_factory=lambda: min(8, _cores()))
     skip_bad: int = 0
     bad: set[Path] = field(default_factory=set, repr=False)  # those found so far
+    noun: ClassVar[str] = "images"
+    is_ragged: ClassVar[bool] = False
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -116,14 +183,22 @@ class Files:
         """Return some of the images."""
         return replace(self, paths=[self.paths[row] for row in rows.tolist()], labels=self.labels[rows])
 
-    def read(self, rows: Tensor) -> Split:
+    def read(self, rows: Tensor) -> InMemory:
         """Return some of the images, in memory."""
         parts = list(self.batches(rows.split(100), torch.device("cpu")))
-        return Split(torch.cat([images for images, _ in parts]), self.labels[rows])
+        return InMemory(torch.cat([images for images, _ in parts]), self.labels[rows])
 
     def to(self, device: torch.device) -> "Files":
         """Return it as it is: files stay where they are."""
         return self
+
+    def divide(self, order: Tensor, batch: int) -> Sequence[Tensor]:
+        """Return the rows of each batch of an epoch: parts of the order."""
+        return order.split(batch)
+
+    def evaluation_order(self) -> Tensor:
+        """Return all rows as they are."""
+        return torch.arange(len(self))
 
     def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Return the images and labels of each batch of rows, on a device, read ahead and cropped by workers."""

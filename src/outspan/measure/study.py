@@ -12,7 +12,7 @@ from torch import Tensor
 
 from outspan.config import Recipe
 from outspan.data.sets import AnySplit, Data, is_textual, load_for
-from outspan.data.splits import Files, Split
+from outspan.data.splits import Files, InMemory
 from outspan.files import digest_of
 from outspan.measure.ensemble import MEMBER_KEYS, is_batchable, members_at_once
 from outspan.measure.runs import Folder, Task, run, title_of
@@ -190,11 +190,11 @@ def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: 
 
 def _fingerprint(split: AnySplit) -> str:
     digest = hashlib.blake2b(split.labels.numpy().tobytes(), digest_size=8)
-    if isinstance(split, Split):
+    if isinstance(split, InMemory):
         digest.update(split.images.numpy().tobytes())
     elif isinstance(split, Files):  # reading them all would take as long as an epoch
         seen = ((str(path), path.stat()) for path in split.paths)
         digest.update("\0".join(f"{path} {found.st_size} {found.st_mtime_ns}" for path, found in seen).encode())
     else:
         digest.update("\0".join(split.texts).encode())
-    return f"{len(split)} {'images' if isinstance(split, Split | Files) else 'texts'}, {digest.hexdigest()}"
+    return f"{len(split)} {'images' if isinstance(split, InMemory | Files) else 'texts'}, {digest.hexdigest()}"

@@ -40,6 +40,12 @@ def is_for_images(name: str) -> bool:
     return name.startswith("timm:") or any(_numbers(pattern, name) is not None for pattern in FAMILIES)
 
 
+def check_for(name: str, noun: str) -> None:
+    """Refuse a model of images for texts."""
+    if noun == "texts" and is_for_images(name):
+        raise ValueError(f"model {name!r} is for images; for text give a name on the hub or a folder")
+
+
 def _numbers(pattern: str, name: str) -> list[int] | None:
     found = re.fullmatch(pattern.replace("N", "([1-9][0-9]{0,4})"), name)
     return None if found is None else [int(number) for number in found.groups()]

@@ -163,17 +163,11 @@ def transforms_of(text: str) -> tuple[str, ...]:
 def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize | Framed) -> Policy:
     """Return the policy of a recipe for a model on a data set."""
     check_recipe(recipe)
-    spec = POLICIES[recipe.policy]
-    if isinstance(last, Framed):
-        check_text(recipe)
-    elif "transforms" in spec.keys:
-        for name in transforms_of(recipe.transforms):
-            if name in TEXT_TRANSFORMS:
-                raise ValueError(f"transform {name!r} is of text; for images there are {', '.join(TRANSFORMS)}")
+    check_for(recipe, data.train.noun)
     family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILY.get(data.name, "cifar")
     epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
-    side = 0 if isinstance(last, Framed) else data.train.shape[-1]
-    return spec.build(Context(recipe, model, last, len(data.classes), family, side, epoch_steps))
+    side = data.train.shape[-1] if data.train.shape else 0  # documents have no shape before they are tokenized
+    return POLICIES[recipe.policy].build(Context(recipe, model, last, len(data.classes), family, side, epoch_steps))
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -206,8 +200,16 @@ def without_effect(keys: Iterable[str], policy: str) -> list[str]:
     return [key for key in keys if key in others and key not in POLICIES[policy].keys]
 
 
-def check_text(recipe: Recipe) -> None:
-    """Refuse what a text cannot be given: policies and transforms of images, and translation without its cache."""
+def check_for(recipe: Recipe, noun: str) -> None:
+    """Refuse a policy or transforms that are not for "images", or not for "texts"."""
+    if noun == "texts":
+        return _check_text(recipe)
+    for name in transforms_of(recipe.transforms) if "transforms" in find_policy(recipe.policy).keys else ():
+        if name in TEXT_TRANSFORMS:
+            raise ValueError(f"transform {name!r} is for text; for images there are {', '.join(TRANSFORMS)}")
+
+
+def _check_text(recipe: Recipe) -> None:
     if not find_policy(recipe.policy).for_text or recipe.defaults != "none":
         asked = f"{recipe.policy!r} with the defaults {recipe.defaults!r}"
         names = ", ".join(name for name, spec in POLICIES.items() if spec.for_text)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ class Documents:
 
     texts: Sequence[str] = field(repr=False)
     labels: Int64[Tensor, " N"]
+    noun: ClassVar[str] = "texts"
 
     def __len__(self) -> int:
         """Return how many there are."""

@@ -1,10 +1,12 @@
 """Documents as tokens: what a model reads, where its sentences are, and what may be put in their place."""
 
+import hashlib
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -98,6 +100,8 @@ class Encoded:
     labels: Int64[Tensor, " N"]
     length: int  # of what the model reads, special tokens and all
     truncate: str = "tail"  # which part of a long document is kept
+    noun: ClassVar[str] = "texts"
+    is_ragged: ClassVar[bool] = True  # a batch is as long as its longest document
 
     def __post_init__(self) -> None:
         if self.truncate not in TRUNCATIONS:
@@ -119,6 +123,14 @@ class Encoded:
         """Return some of the documents."""
         return Encoded(self.corpus, self.rows[rows.numpy()], self.labels[rows], self.length, self.truncate)
 
+    @cached_property
+    def digest(self) -> str:
+        """What distinguishes it from other documents: their tokens and labels."""
+        digest = hashlib.sha256(self.labels.numpy().tobytes() + self.rows.tobytes())
+        for array in (self.corpus.tokens, self.corpus.spans, self.corpus.starts):
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
     def to(self, device: torch.device) -> "Encoded":
         """Return it as it is: tokens are put together on the host."""
         return self
@@ -128,17 +140,16 @@ class Encoded:
         for some in rows:
             yield Passages(self, self.rows[some.numpy()], device), self.labels[some].to(device)
 
-    @property
-    def by_length(self) -> Tensor:
-        """The documents' order by length, so that little is padded."""
+    def evaluation_order(self) -> Tensor:
+        """Return the documents' order by length, so that little is padded."""
         return torch.from_numpy(np.argsort(self.corpus.lengths[self.rows], kind="stable"))
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Nothing: tokens have no mean."""
         return (), ()
 
-    def cut(self, order: Tensor, batch: int) -> list[Tensor]:
-        """Return an order of the documents in batches of like length: sorted within windows, the batches then as drawn.
+    def divide(self, order: Tensor, batch: int) -> Sequence[Tensor]:
+        """Return an order of the documents in batches of similar length: sorted within windows, the batches then as drawn.
 
         A window is a quarter of the documents at most, so that epochs differ; the last batch, where it is short, is as drawn.
         """

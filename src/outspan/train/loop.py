@@ -14,26 +14,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outspan import rng
+from outspan import models, rng
 from outspan.config import Recipe, differing, first_line, with_values, write_recipe
 from outspan.data.sets import SETS, Data, as_read, hold_out, is_textual, load_for
 from outspan.files import digest_of, remove_partials, write_lines, write_whole
-from outspan.models import is_for_images
 from outspan.models.from_timm import PUBLISHED
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
 from outspan.policies.files import file_and_function
-from outspan.policies.named import build_policy, check_text, find_policy
+from outspan.policies.named import build_policy, check_for, find_policy
 from outspan.policies.plain import Batch
 from outspan.policies.uncertain import evaluating
-from outspan.text.apply import Framed
-from outspan.text.documents import Documents
-from outspan.text.tokens import Encoded
 from outspan.train import Diverged, OnStep, Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner, Replayed
 from outspan.train.state import State, lr_at, new_state, take_step
 from outspan.train.trained import accuracy, check_same_data, last_step
-from outspan.transforms.normalize import Normalize
 
 _PATIENCE = 20  # a large model is saved no oftener than takes a twentieth of the time
 
@@ -125,10 +120,8 @@ class _Run:
         self.recipe, self.out, self.device = recipe, out, device
         self.data = data
         kept, held = hold_out(self.data.train, recipe.validation, recipe.seed)
-        if isinstance(kept, Documents):
-            check_text(recipe)  # before they are cut into tokens, which takes its time
-            if is_for_images(recipe.model):
-                raise ValueError(f"model {recipe.model!r} is for images; for text give a name on the hub or a folder")
+        check_for(recipe, kept.noun)  # before texts are tokenized, which takes time
+        models.check_for(recipe.model, kept.noun)
         split, self.test = as_read(kept, recipe, train=True), as_read(self.data.test, recipe)
         if held is not None and self.data.validation is not None:
             raise ValueError(f"validation must be 0 where the data has a validation split of its own, got {recipe.validation}")
@@ -137,11 +130,10 @@ class _Run:
         self.split = split.to(device)
         mean, std = split.statistics()
         self.last = last_step(mean, std, on_gpu=device.type == "cuda")
-        if isinstance(self.last, Framed):
-            setting = setting | {"graphs": False}  # batches of text differ in length
+        setting = setting | {"graphs": setting["graphs"] and not split.is_ragged}
         begun = replace(recipe, weights="") if checkpoint.is_begun(out) else recipe  # what it began with is no longer needed
         self.state = new_state(begun, split.shape, len(self.data.classes), device)
-        if isinstance(self.last, Normalize):
+        if not split.is_ragged:
             each = find_policy(recipe.policy).rows(recipe)
             batches = {min(recipe.batch, len(split)), len(split) % recipe.batch} - {0}
             least = min(_least_part(each * batch, recipe.accumulate) for batch in batches)
@@ -152,8 +144,7 @@ class _Run:
             self.about["policy_file"] = digest_of(file_and_function(recipe.policy_file)[0])
         if recipe.weights != PUBLISHED and Path(recipe.weights).is_file():
             self.about["weights"] = digest_of(recipe.weights)
-        if not isinstance(kept, Encoded):  # what is cut into tokens already has been checked by who did it
-            self.about |= {"train_digest": kept.digest, "test_digest": data.test.digest, "cache": digest_of(recipe.cache)}
+        self.about |= {"train_digest": kept.digest, "test_digest": data.test.digest, "cache": digest_of(recipe.cache)}
         self.setting = {"device": device.type, "threads": torch.get_num_threads(), "torch": torch.__version__, **setting}
         model: Any = torch.compile(self.state.model) if setting["compiled"] else self.state.model
         self.learn = Learner(model, recipe.label_smoothing, graphs=setting["graphs"], parts=recipe.accumulate)
@@ -193,11 +184,11 @@ class _Run:
     def said(self) -> str:
         """Say what is trained, on what, and where it begins."""
         about, recipe = self.about, self.recipe
-        kind = "texts" if isinstance(self.last, Framed) else "images"
         held = "" if self.held is None else f", {len(self.held):,} held out"
         size = " x ".join(map(str, about["shape"]))
         weights = sum(parameter.numel() for parameter in self.state.model.parameters())
-        of = f"{about['train']:,} train and {len(self.test):,} test {kind}{held}, {len(about['classes'])} classes, {size}"
+        samples = f"{about['train']:,} train and {len(self.test):,} test {self.split.noun}{held}"
+        of = f"{samples}, {len(about['classes'])} classes, {size}"
         policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
         at = f"; goes on at step {self.state.step:,} of {self.steps:,}" if self.state.step else ""
         return f"{of}; {recipe.model}, {weights:,} parameters; {policy}; {self.device.type}{at}"
@@ -209,10 +200,9 @@ class _Run:
             epoch, at = divmod(state.step, self.epoch_steps)
             self.learn.model.train()
             order = torch.from_numpy(rng.generator(recipe.seed, "order", epoch).permutation(len(self.split)))
-            rows = self.split.cut(order, recipe.batch) if isinstance(self.split, Encoded) else order.split(recipe.batch)
+            rows = self.split.divide(order, recipe.batch)
             crops = (recipe.seed, epoch) if recipe.crop == "resized" else None
-            batches: Any = self.split.batches(rows[at:], self.device, crops)  # of images or texts, as the policy takes them
-            for images, labels in batches:
+            for images, labels in self.split.batches(rows[at:], self.device, crops):
                 batch = self.policy(images, labels, step=state.step)
                 losses = take_step(state, self.learn, recipe, batch, lr_at(recipe, state.step, self.steps))
                 if self.learns is not None:

@@ -16,7 +16,6 @@ from outspan.data.sets import SETS, AnySplit, Data, as_read, hold_out, load_for
 from outspan.data.splits import Files
 from outspan.text.apply import Framed
 from outspan.text.documents import Documents, is_table, read_table
-from outspan.text.tokens import Encoded
 from outspan.train import checkpoint
 from outspan.train.state import new_state
 from outspan.transforms.normalize import Normalize
@@ -41,10 +40,9 @@ def predict(
     at_once = max(1, min(1000, 20_000_000 // math.prod(split.shape)))  # what fits in memory as numbers
     device = torch.device(device)
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        order = split.by_length if isinstance(split, Encoded) else torch.arange(len(split))
-        parts: Any = split.batches(order.split(at_once), device)
+        order = split.evaluation_order()
         found = []
-        for i, (images, _) in enumerate(parts, 1):
+        for i, (images, _) in enumerate(split.batches(order.split(at_once), device), 1):
             found.append(model(last(images)).float().cpu())
             on_batch(min(i * at_once, len(split)))
         return torch.cat(found)[order.argsort()]
@@ -67,6 +65,11 @@ class Trained:
     test_digest: str | None = None  # what tells the images or texts that it is tested on from others
     epochs: int = 0  # that it has ended
     train_digest: str | None = None  # the same of those that it is trained on
+
+    @property
+    def noun(self) -> str:
+        """What its inputs are called in messages."""
+        return "images" if len(self.shape) == 3 else "texts"
 
 
 def load_model(out: Path | str) -> Trained:
@@ -112,8 +115,7 @@ class Tested:
 
     def __str__(self) -> str:
         """Say in words what is tested."""
-        kind = "images" if len(self.run.shape) == 3 else "texts"
-        count, name = f"{len(self.data.test):,} {kind}", self.data.name
+        count, name = f"{len(self.data.test):,} {self.run.noun}", self.data.name
         seen = f"; the run has trained on {self.seen:,} of them" if self.seen else ""
         if self.part == Part.WHOLE:
             return f"all {count} of {name}{seen}"
@@ -147,8 +149,8 @@ def load_tested(out: Path, other: str = "", *, skip_bad: int = 0) -> Tested:
         own = Path(other).resolve() == was.resolve()
         recipe = replace(run.recipe, data=other, share=run.recipe.share if own else 1.0)
         data, part = load_for(recipe, skip_bad=skip_bad), Part.SPLIT
-    if isinstance(data.test, Documents) != (len(run.shape) == 1):
-        raise ValueError(f"{data.name}: the run's model takes {'texts' if len(run.shape) == 1 else 'images'}")
+    if data.test.noun != run.noun:
+        raise ValueError(f"{data.name}: the run's model takes {run.noun}, got {data.test.noun}")
     read = replace(data, test=as_read(data.test, run.recipe))
     now = {"shape": list(read.test.shape), "classes": list(data.classes)}
     then = {"shape": list(run.shape), "classes": list(run.classes)}
@@ -168,17 +170,17 @@ def _is_undivided(path: Path) -> bool:
 
 def _is_tested_alone(folder: Path, run: Trained) -> bool:
     """Return whether a folder of images has a test split, and no train split."""
-    return len(run.shape) == 3 and str(folder) not in SETS and folder.is_dir() and not (folder / "train").is_dir()
+    return run.noun == "images" and str(folder) not in SETS and folder.is_dir() and not (folder / "train").is_dir()
 
 
 def _load_undivided(run: Trained, other: str, skip_bad: int) -> tuple[Data, Part]:
     """Return what is tested of data without a train split: all of it, or, of the run's own data, what the run held out."""
-    path, textual = Path(other), is_table(Path(other))
-    if textual != (len(run.shape) == 1):
-        raise ValueError(f"{other}: the run's model takes {'images' if textual else 'texts'}")
+    path, noun = Path(other), "texts" if is_table(Path(other)) else "images"
+    if noun != run.noun:
+        raise ValueError(f"{other}: the run's model takes {run.noun}, got {noun}")
     if _is_undivided(path) and (own := _own_data(run, other, skip_bad)) is not None:
         return own, Part.HELD_OUT
-    if textual:
+    if noun == "texts":
         columns = {"text": run.recipe.text_column, "label": run.recipe.label_column}
         tested: AnySplit = read_table(path, run.classes, **columns)
     else:

@@ -2,9 +2,11 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -59,12 +61,12 @@ def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> lis
         while len(workers) < min(jobs, len(runs)):
             pipe, process = _start()
             workers[pipe] = process
-            pipe.send(next(tasks))
+            _send(pipe, next(tasks))
         while workers:
             for pipe in list[Any](wait(list(workers), timeout=0.2)):
                 try:
                     number, value, is_done = pipe.recv()
-                except (EOFError, ConnectionError):
+                except (EOFError, OSError):  # OSError: killed in the middle of a message
                     workers.pop(pipe).join()
                     errors.append(_KILLED)
                     continue
@@ -77,8 +79,7 @@ def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> lis
                 else:
                     results[number] = value
                 task = None if stopping or errors else next(tasks, None)
-                with suppress(ConnectionError):  # killed meanwhile: the next round sees it
-                    pipe.send(task)
+                _send(pipe, task)
                 if task is None:
                     pipe.close()
                     workers.pop(pipe).join()
@@ -90,7 +91,8 @@ def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> lis
                 _ask_to_stop(workers)
     finally:
         _ask_to_stop(workers)
-        for process in workers.values():
+        for pipe, process in workers.items():
+            _drain(pipe)
             process.join()
     if _KILLED in errors and not stopped:
         raise ValueError("the process of a run was killed, maybe for memory; the same command goes on")
@@ -116,10 +118,21 @@ def _start() -> tuple[Any, Any]:
     return ours, process
 
 
+def _send(pipe: Any, task: tuple[int, Run] | None) -> None:
+    with suppress(ConnectionError):  # the process was killed: reading from its pipe tells
+        pipe.send(task)
+
+
 def _ask_to_stop(pipes: Iterable[Any]) -> None:
     for pipe in pipes:
-        with suppress(ConnectionError):
-            pipe.send(None)
+        _send(pipe, None)
+
+
+def _drain(pipe: Any) -> None:
+    """Read until the process closes its end: one that waits until a large result is read would never end."""
+    with suppress(EOFError, OSError):
+        while True:
+            pipe.recv_bytes()
 
 
 @contextmanager
@@ -129,6 +142,9 @@ def _deaf() -> Iterator[None]:
     They inherit the blocked signals. One that arrives meanwhile is delivered to the parent afterwards; if it were ignored, it
     would be lost.
     """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     resource_tracker.ensure_running()  # started later, it would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
@@ -158,9 +174,21 @@ def _serve(pipe: Any) -> None:
         number, run = task
         try:
             value = run(on_step=_Report(pipe, number))
+            message = pickle.dumps((number, value, True))
         except Exception as error:  # whatever it is, the parent raises it
-            value = error
-        pipe.send((number, value, True))
+            message = pickle.dumps((number, _portable(error), True))
+        pipe.send_bytes(message)
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that can be sent to another process, with the traceback that it has here as a note."""
+    note = f"in the process of the run:\n{''.join(traceback.format_exception(error))}"
+    try:
+        portable = pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever a class of errors needs to be made again
+        portable = RuntimeError(f"{type(error).__name__}: {error}")
+    portable.add_note(note)
+    return portable
 
 
 class _Report:

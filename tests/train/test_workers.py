@@ -4,6 +4,7 @@ import multiprocessing
 import multiprocessing.synchronize
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -94,6 +95,89 @@ def test_what_runs_return_comes_in_their_order(jobs):
     assert run_all(runs, jobs=jobs, watch=watch) == [0, 1, 2]
     assert titles == ([f"run {i} ({i + 1} of 3)" for i in range(3)] if jobs == 1 else ["2 runs at a time"])
     assert seen[-1]["step"] == (1 if jobs == 1 else 3)
+
+
+class TwoArguments(Exception):
+    """An error that can be pickled, and not unpickled."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+class WithFunction(Exception):
+    """An error that cannot be pickled."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.function = lambda: text
+
+
+def make_lambda(*, on_step):
+    return lambda: 0
+
+
+def raise_error(error, *, on_step):
+    raise (TwoArguments("one", "two") if error == 0 else WithFunction("three") if error == 1 else KeyError("four"))
+
+
+@pytest.mark.usefixtures("in_threads")
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (partial(raise_error, 0), "TwoArguments: one and two"),
+        (partial(raise_error, 1), "WithFunction: three"),
+        (partial(raise_error, 2), "four"),
+        (make_lambda, "pickle"),
+    ],
+)
+def test_an_error_comes_back_whatever_it_is_with_the_traceback_of_its_process(run, message):
+    with pytest.raises(Exception, match=message) as raised:
+        run_all([("a", run), ("b", run)], jobs=2)
+    if sys.version_info >= (3, 11):
+        assert "in _serve" in "".join(raised.value.__notes__)
+
+
+def test_a_process_killed_in_the_middle_of_a_message_is_said(monkeypatch):
+    def start():
+        ours, theirs = multiprocessing.Pipe()
+        theirs._send(struct.pack("!i", 100) + b"half a message")
+        theirs.close()
+        thread = threading.Thread(target=lambda: None)
+        thread.start()
+        return ours, thread
+
+    monkeypatch.setattr(workers, "_start", start)
+    with pytest.raises(ValueError, match="the process of a run was killed"):
+        run_all([(f"run {i}", partial(work, i)) for i in range(3)], jobs=2)
+
+
+def return_much(*, on_step):
+    while not on_step({"step": 1, "steps": 2}):
+        time.sleep(0.01)
+    return bytes(5_000_000)
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_a_large_result_that_nobody_waits_for_does_not_keep_its_process():
+    def fail_at_once(state):
+        raise LookupError("of the progress bar")
+
+    @contextmanager
+    def watch(title):
+        yield fail_at_once
+
+    errors = []
+
+    def start():
+        try:
+            run_all([("a", return_much), ("b", return_much)], jobs=2, watch=watch)
+        except LookupError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert len(errors) == 1
 
 
 def test_ctrl_c_while_a_process_starts_reaches_the_parent_and_not_the_process():

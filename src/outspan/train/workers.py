@@ -184,10 +184,11 @@ def _portable(error: Exception) -> Exception:
     """Return an error that can be sent to another process, with the traceback that it has here as a note."""
     note = f"in the process of the run:\n{''.join(traceback.format_exception(error))}"
     try:
-        portable = pickle.loads(pickle.dumps(error))
+        portable: Any = pickle.loads(pickle.dumps(error))  # noqa: S301
     except Exception:  # whatever a class of errors needs to be made again
         portable = RuntimeError(f"{type(error).__name__}: {error}")
-    portable.add_note(note)
+    if hasattr(portable, "add_note"):  # since Python 3.11
+        portable.add_note(note)
     return portable
 
 

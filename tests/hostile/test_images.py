@@ -117,9 +117,11 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, monkeyp
 import sys
 from pathlib import Path
 from outspan.data.readers import read_cropped, read_fitted, read_npz
+from outspan.policies.files import fast_autoaugment
 from outspan.text.documents import read_documents, read_text
 folder = Path(sys.argv[1])
-for read in (lambda p: read_fitted(p, 2, 2), lambda p: read_cropped(p, 2, [0.5] * 4), read_npz, read_text, read_documents):
+readers = [lambda p: read_fitted(p, 2, 2), lambda p: read_cropped(p, 2, [0.5] * 4), read_npz, read_text, read_documents]
+for read in (*readers, lambda p: fast_autoaugment(str(p))):
     for name in ("fifo", "device", "link", "socket"):
         try:
             read(folder / f"{name}.png")

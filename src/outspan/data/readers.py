@@ -3,7 +3,6 @@
 import gzip
 import io
 import os
-import stat
 import struct
 import warnings
 import zipfile
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from outspan import rng
 from outspan.config import first_line
+from outspan.files import check_regular
 from outspan.shapes import Int64, UInt8
 from outspan.transforms.filter import crop_box
 
@@ -252,7 +252,7 @@ def _list_split(split: Path, classes: tuple[str, ...]) -> Listed:
 @contextmanager
 def opened(path: Path) -> Iterator[Image.Image]:
     """Open an image file that others made; whatever is wrong with it is a ValueError that names it."""
-    _check_regular(path)
+    check_regular(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what can be read is read; damaged metadata does not matter
@@ -308,19 +308,9 @@ def read_cropped(path: Path, size: int, place: list[float]) -> UInt8[Tensor, "3 
     return torch.from_numpy(array.transpose(2, 0, 1).copy())
 
 
-def _check_regular(path: Path) -> None:
-    """Refuse a FIFO, socket or device: opening one may wait for ever, and reading one may not end. Links are followed."""
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return  # opening it says what is wrong
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise ValueError(f"{path}: not a regular file but a FIFO, socket or device; only regular files are read")
-
-
 def _read(path: Path, expected: int | None = None, *, limit: int | None = None) -> bytes:
     """Return a file's bytes, of exactly the expected size; the error says what was found."""
-    _check_regular(path)
+    check_regular(path)
     try:
         found = path.stat().st_size
         if expected is not None and found != expected:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from outspan.config import shown, unknown
+from outspan.files import check_regular
 from outspan.policies.proposals import Proposal, Schedule, Step, one_pair, propose
 
 _MOST_BYTES = 1 << 20
@@ -259,6 +260,7 @@ def _check_length(path: str, node: ast.AST, count: int) -> None:
 
 
 def _text(path: Path) -> str:
+    check_regular(path)
     try:
         with open(path, "rb") as file:
             data = file.read(_MOST_BYTES + 1)

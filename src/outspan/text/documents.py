@@ -20,6 +20,7 @@ from torch import Tensor
 
 from outspan import rng
 from outspan.config import shown
+from outspan.files import check_regular
 from outspan.shapes import Int64
 
 TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
@@ -202,7 +203,7 @@ def _folder_rows(folder: Path) -> Iterator[Row]:
 
 def read_text(path: Path) -> str:
     """Return the text of one UTF-8 file."""
-    _check_regular(path)
+    check_regular(path)
     try:
         text = clean(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -212,12 +213,6 @@ def read_text(path: Path) -> str:
     if not text.strip():
         raise ValueError(f"{path}: an empty document")
     return text
-
-
-def _check_regular(path: Path) -> None:
-    """Refuse a FIFO, socket or device: opening one may wait for ever, and reading one may not end. Links are followed."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError(f"{path}: not a regular file but a FIFO, socket or device; only regular files are read")
 
 
 def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
@@ -270,7 +265,7 @@ def clean(text: str) -> str:
 
 def _lines(path: Path) -> Iterator[str]:
     """Return the lines of a UTF-8 file, plain or .gz; what is not UTF-8 is an error that names its line."""
-    _check_regular(path)
+    check_regular(path)
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (FileNotFoundError, IsADirectoryError):

@@ -1,4 +1,4 @@
-"""docs/measured.md from the result files that are there: our measurements and the paper's, side by side.
+"""Write docs/measured.md from the available result files: our measurements next to the paper's.
 
     python benchmarks/measured_page.py
 
@@ -16,7 +16,7 @@ SCORES = ("accuracy", "error", "instability")
 
 
 def page(results: Path) -> str:
-    """Return the page, a section for each result that is there."""
+    """Return the page, with one section for each available result."""
     sections = {
         "mnist-transforms": _transforms,
         "mnist-compositions": _compositions,
@@ -26,10 +26,11 @@ def page(results: Path) -> str:
         "cifar10-mixup": _mixup,
     }
     lines = [
-        "# The paper's measurements, made again",
+        "# The paper's measurements, repeated",
         "",
-        "Ours beside those of [arXiv:2005.00695](https://arxiv.org/abs/2005.00695) (Section 4, Appendices B and D), in %. How",
-        "to read them is in [Measuring](measure.md). `benchmarks/mnist_measure.py` writes this page from the files it names.",
+        "This page compares our measurements with those of [arXiv:2005.00695](https://arxiv.org/abs/2005.00695) (Section 4,",
+        "Appendices B and D). All values are in %. [Measuring](measure.md) explains the scores. `benchmarks/mnist_measure.py`",
+        "writes this page from the result files given below.",
     ]
     for name, section in sections.items():
         path = results / f"{name}.json"
@@ -42,7 +43,7 @@ def page(results: Path) -> str:
 def _about(name: str, found: dict[str, Any]) -> str:
     settings, machine = found["settings"], found["machine"]
     where = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores"
-    what = f"{settings['data']}, {settings['model']}, {settings['epochs']} epochs, batches of {settings['batch']}"
+    what = f"Setting: {settings['data']}, {settings['model']}, {settings['epochs']} epochs, batch size {settings['batch']}"
     return f"{what}, {len(found['seeds'])} seeds, {found['samples']:,} test images; {where}; `results/{name}.json`."
 
 
@@ -71,25 +72,26 @@ def _transforms(name: str, found: dict[str, Any]) -> list[str]:
         for kind, entry in found["entries"].items()
         if "first_3_seeds" in entry and entry["error"]["value"]
     }
-    header = ["", *(f"{key}, {whose}" for key in SCORES for whose in ("ours", "paper's"))]
+    header = ["", *(f"{key}, {whose}" for key in SCORES for whose in ("ours", "paper"))]
     lines = ["## Transforms on MNIST", "", *_table(header, rows), "", f"![error against instability]({name}.png)", ""]
-    lines += [f"- Spearman of ours and the paper's over the 20 transforms: {ranks}."]
-    lines += [f"- The baseline's accuracy is {agreement['baseline_accuracy_minus_papers']:+.2f} points from the paper's."]
-    sides = "all are" if not other else f"all are but {', '.join(other)}"
+    lines += [f"- Spearman correlation of our scores and the paper's over the 20 transforms: {ranks}."]
+    lines += [f"- The accuracy of the baseline minus the paper's: {agreement['baseline_accuracy_minus_papers']:+.2f} points."]
+    sides = "each of these" if not other else f"each of these except {', '.join(other)}"
     lines += [
-        f"- On the paper's side of the baseline's error {sides}: rotate, crop, cutout, shears and translations below it, "
-        "invert and the flips above."
+        "- In the paper the error is lower than the baseline's for rotate, crop, cutout, shears and translations, and higher "
+        f"for invert and the flips. Here {sides} is on the same side of the baseline."
     ]
     corrected, broken = ours["corrected"], ours["broken"]
     lines += [
-        f"- Rotate corrects {corrected['count']} images, on which the baseline's models are right "
-        f"{_share(corrected['baseline_accuracy'])} of the time, and breaks {broken['count']} (its own: "
-        f"{_share(broken['accuracy'])}); the paper: {paper['corrected']} at {paper['baseline_accuracy']} %, "
-        f"{paper['broken']} at {paper['accuracy_on_broken']} %."
+        f"- Rotate corrects {corrected['count']} images. The accuracy of the baseline's models on them is "
+        f"{_share(corrected['baseline_accuracy'])}. It breaks {broken['count']} images. The accuracy of its own models on "
+        f"them is {_share(broken['accuracy'])}. In the paper it corrects {paper['corrected']} images "
+        f"({paper['baseline_accuracy']} %) and breaks {paper['broken']} ({paper['accuracy_on_broken']} %)."
     ]
     if few:
         worst = max(few, key=lambda kind: abs(few[kind]))
-        lines += [f"- Three seeds estimate the error of all within {100 * abs(few[worst]):.0f} % ({worst}); the paper: 16 %."]
+        most = f"{100 * abs(few[worst]):.0f} % ({worst})"
+        lines += [f"- The error with three seeds differs from the error with all seeds by at most {most}. In the paper: 16 %."]
     return lines
 
 
@@ -108,22 +110,24 @@ def _compositions(name: str, found: dict[str, Any]) -> list[str]:
             text = "" if pair is None else f"{100 * pair['error']:.2f}"
             cells.append(f"**{text}**" if pair is not None and pair["edge"] else text)
         rows.append([first, f"{100 * found['transforms'][first]['error']:.2f}", *cells])
-    way = "blended evenly" if found["composition"] == "additive" else "one after the other"
+    way = "additive (even blend)" if found["composition"] == "additive" else "one after the other"
     lines = [
-        f"## Compositions of two, {way}",
+        f"## Pairs of transforms, {way}",
         "",
-        f"Error; rows: the first, columns: the second; the baseline's is {100 * found['baseline']['error']:.2f}.",
+        "The table shows the error. Rows are the first transform, columns are the second. The error of the baseline is "
+        f"{100 * found['baseline']['error']:.2f}.",
         "",
     ]
-    lines += [*_table(["first", "alone", *names], rows), "", f"![which help which]({name}.png)", ""]
+    lines += [*_table(["first", "alone", *names], rows), "", f"![graph of the edges]({name}.png)", ""]
     arrows = ", ".join(f"{first} → {second}" for first, second in found["edges"]) or "none"
-    return [*lines, f"Edges (a cut of the first's error by over 10 %, bold): {arrows}. The paper: {found['paper']}."]
+    edges = f"Edges (bold: the second lowers the error of the first by more than 10 %): {arrows}."
+    return [*lines, f"{edges} In the paper: {found['paper']}."]
 
 
 def _core(name: str, found: dict[str, Any]) -> list[str]:
     rows = [[" + ".join(entry["transforms"]) or "none", f"{100 * entry['error']:.2f}"] for entry in found["path"]]
-    chosen = f"The core, the shortest within 10 % of the best: **{' + '.join(found['core']) or 'none'}**."
-    return ["## Core set", "", *_table(["added one at a time", "error"], rows), "", chosen]
+    chosen = f"The core set is the shortest set within 10 % of the lowest error: **{' + '.join(found['core']) or 'none'}**."
+    return ["## Core set", "", *_table(["transforms, added one at a time", "error"], rows), "", chosen]
 
 
 def _mixup(name: str, found: dict[str, Any]) -> list[str]:
@@ -131,22 +135,27 @@ def _mixup(name: str, found: dict[str, Any]) -> list[str]:
     for run, entry in found["scores"].items():
         theirs = found["paper_percent"][run]
         rows.append([run.replace("_", "-"), *(_percent(value) for key in SCORES for value in (100 * entry[key], theirs[key]))])
-    header = ["", *(f"{key}, {whose}" for key in SCORES for whose in ("ours", "paper's"))]
+    header = ["", *(f"{key}, {whose}" for key in SCORES for whose in ("ours", "paper"))]
     curve = [
         [f"{100 * entry['share']:g} %", f"{100 * entry['instability']:.2f}", f"{100 * entry['error']:.2f}"]
         for entry in found["same_class"]
     ]
     data = {"mnist-mixup": "MNIST", "cifar10-mixup": "CIFAR-10"}[name]
     chosen, own = found["weight_decay"]["chosen"], found["settings"]["weight_decay"]
-    decay = f"Weight decay {chosen:g} in all but the baseline, which has {own:g}. The baseline is trained anew in each study."
+    decay = f"The weight decay is {chosen:g}, and {own:g} for the baseline. The baseline is trained again in each study."
     lines = [f"## Mixup on {data}", "", decay, "", *_table(header, rows), ""]
-    lines += [*_table(["partners of the same class", "instability", "error"], curve), "", f"![mixup]({name}.png)", ""]
+    lines += [
+        *_table(["fraction of partners of the same class", "instability", "error"], curve),
+        "",
+        f"![mixup]({name}.png)",
+        "",
+    ]
     for entry in found["margins"]["corrected"]:
         margin = "n/a" if entry["mean_margin"] is None else f"{entry['mean_margin']:.2f}"
-        what = f"corrects {entry['count']} images (baseline's mean margin there {margin}), breaks {entry['broken']}"
-        lines += [f"- With {100 * entry['share']:g} % same-class partners it {what}."]
+        what = f"corrects {entry['count']} images (mean margin of the baseline on them: {margin}) and breaks {entry['broken']}"
+        lines += [f"- With {100 * entry['share']:g} % same-class partners, mixup {what}."]
     wrong = found["margins"]["mean_margin_of_wrong"]
-    return [*lines, f"- The baseline's mean margin over all that it gets wrong is {_percent(wrong)}."]
+    return [*lines, f"- The mean margin of the baseline on all images that it gets wrong is {_percent(wrong)}."]
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Files are whole or not there, and stay so after a power failure."""
 
+import errno
 import os
 import stat
 
@@ -25,6 +26,23 @@ def test_the_file_is_synced_before_its_rename_and_the_folder_after(tmp_path, mon
     write_whole(tmp_path / "a.txt", lambda partial: partial.write_text("whole"))
     assert calls == ["file", "rename", "folder"]
     assert (tmp_path / "a.txt").read_text() == "whole"
+
+
+def test_a_folder_that_cannot_be_synced_does_not_fail_the_write(tmp_path, monkeypatch):
+    """As on some network file systems; a disk that fails is said."""
+    fsync, number = os.fsync, errno.EINVAL
+
+    def refuse(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(handle)
+
+    monkeypatch.setattr(files.os, "fsync", refuse)
+    write_whole(tmp_path / "a.txt", lambda partial: partial.write_text("whole"))
+    assert (tmp_path / "a.txt").read_text() == "whole"
+    number = errno.EIO
+    with pytest.raises(ValueError, match=r"a\.txt: cannot be written \(Input/output error\)"):
+        write_whole(tmp_path / "a.txt", lambda partial: partial.write_text("more"))
 
 
 def test_what_a_kill_left_is_removed(tmp_path):

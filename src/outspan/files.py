@@ -1,5 +1,6 @@
 """Files that are whole, or not there."""
 
+import errno
 import hashlib
 import json
 import os
@@ -31,12 +32,19 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in a folder durable. Windows cannot open a folder and needs no such call."""
-    if os.name == "nt":
+    """Make a rename in a folder durable, where that is possible.
+
+    Windows cannot open a folder, one that may be written may not be readable, and some network file systems refuse to sync
+    one. The file itself is whole by then.
+    """
+    if os.name == "nt" or not os.access(folder, os.R_OK):
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
     finally:
         os.close(handle)
 

@@ -150,6 +150,12 @@ def test_a_kill_between_unpacking_and_the_rename_costs_no_other_download(server,
     assert len(server.asked) == 1
     assert [path.name for path in folder.iterdir()] == ["one.bin"]
 
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")  # of a mount: also for a file that is not there
+
+    monkeypatch.setattr(module.Path, "unlink", refuse)
+    assert fetch("toy", tmp_path) == folder
+
 
 def test_a_full_disk_is_said_with_the_path(server, tmp_path, monkeypatch):
     def fill(_):

@@ -94,14 +94,15 @@ def fetch(name: str, root: Path, *, on_bytes: Callable[[str, int, int], None] = 
         partial.mkdir(parents=True, exist_ok=True)
         for source in sources:
             _download(source, partial / source.name, on_bytes)
-        for name in archives:
-            _unpack(partial / name)
+        for archive in archives:
+            _unpack(partial / archive)
         if hasattr(os, "sync"):
             os.sync()  # one call for all files: an archive may hold 100,000 of them
         os.replace(partial, target)
         sync_folder(root)
-    for name in archives:  # kept until now: a kill before the rename must not cost another download
-        (target / name).unlink(missing_ok=True)
+    for archive in archives:  # kept until now: a kill before the rename must not cost another download
+        if (target / archive).exists():  # a read-only mount refuses to remove even what is not there
+            (target / archive).unlink(missing_ok=True)
     return target
 
 

@@ -1,5 +1,6 @@
 """What the metadata of a checkpoint must be: one table of keys and checks."""
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -33,7 +34,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_shape(value: Any) -> bool:
-    return _is_list(value, lambda side: _is_count(side, 1)) and len(value) in (1, 3)
+    return _is_list(value, lambda side: _is_count(side, 1)) and len(value) in (1, 3) and math.prod(value) < 2**31
 
 
 def _is_row(value: Any) -> bool:
@@ -58,7 +59,7 @@ RUN: Mapping[str, Check] = MappingProxyType(
         "recipe": _OBJECT,
         "data": _OBJECT,
         "data.train": (lambda value: _is_count(value, 1), "an integer of at least 1"),
-        "data.shape": (_is_shape, "[C, H, W] or [T], integers of at least 1"),
+        "data.shape": (_is_shape, "[C, H, W] or [T], integers of at least 1 whose product is below 2**31"),
         "data.classes": (lambda value: _is_list(value, _is_text, 2), "a list of two names or more"),
         "data.mean": (lambda value: _is_list(value, lambda x: _is_number(x) and 0 <= x <= 1), "a list of numbers in [0, 1]"),
         "data.std": (lambda value: _is_list(value, lambda x: _is_number(x) and 0 < x <= 1), "a list of numbers in (0, 1]"),

@@ -1,6 +1,7 @@
 """What is said of a run: its accuracy, the classes of files, and what was chosen."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -156,8 +157,10 @@ def test_a_run_on_class_folders_alone_is_tested_on_what_it_did_not_see(tmp_path,
     (tmp_path / "new").mkdir()
     (tmp_path / "copy").rename(tmp_path / "new" / "test")  # a test split is all of it
     assert "of 51 test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / "new")
-    (tmp_path / "set" / "dark" / "new.png").write_bytes((tmp_path / "set" / "dark" / "0.png").read_bytes())  # it has grown
-    assert run("evaluate", tmp_path / "run", "--data", tmp_path / "set").startswith("tested on the ")
+    for i in range(40):  # it has grown
+        shutil.copy(tmp_path / "set" / "dark" / "0.png", tmp_path / "set" / "dark" / f"new-{i}.png")
+    with pytest.warns(UserWarning, match="set: has changed since the run"):
+        assert run("evaluate", tmp_path / "run", "--data", tmp_path / "set").startswith("tested on the ")
 
 
 def test_other_images_with_the_names_of_the_runs_own_are_tested_whole(tmp_path, run):
@@ -167,11 +170,12 @@ def test_other_images_with_the_names_of_the_runs_own_are_tested_whole(tmp_path, 
             (tmp_path / folder / name).mkdir(parents=True)
             for i in range(20):
                 pixel = np.full((8, 8), value + shift) + draw.integers(-5, 5, (8, 8))
-                Image.fromarray(pixel.astype(np.uint8)).save(tmp_path / folder / name / f"{i}.png")
+                Image.fromarray(pixel.astype(np.uint8)).save(tmp_path / folder / name / f"{i}.bmp")  # all of one size
     options = ("--model", "mlp", "--set", "size=8", "--set", "epochs=1", "--set", "batch=8", "--policy", "none")
     run("train", "--data", tmp_path / "set", *options, "-o", tmp_path / "run")
+    os.symlink(tmp_path / "absent", tmp_path / "set" / "dark" / "broken.bmp")
     found = json.loads(run("evaluate", tmp_path / "run", "--data", tmp_path / "other", "--json"))["tested"]
-    assert (found["part"], found["count"]) == ("whole", 40)
+    assert found == {"data": str(tmp_path / "other"), "part": "whole", "count": 40, "trained_on": 0}
 
 
 def test_the_mean_over_classes_does_not_let_a_rare_one_go(tiny, trained, tmp_path, run):

@@ -1,7 +1,10 @@
 """A trained model and what it says: out of a run's folder, on any split."""
 
+import filecmp
 import math
+import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -196,6 +199,8 @@ def _own_data(run: Trained, other: str, skip_bad: int) -> Data | None:
     except ValueError:  # it cannot be divided as the run's was, or has other classes
         return None
     if Path(other).resolve() == Path(run.recipe.data).resolve():
+        if run.test_digest not in (None, data.test.digest):
+            warnings.warn(f"{other}: has changed since the run; tested on what the run would hold out of it now", stacklevel=4)
         return data
     if (train.digest, data.test.digest) != (run.train_digest, run.test_digest):
         return None
@@ -213,16 +218,26 @@ def _count_seen(run: Trained, tested: AnySplit) -> int:
         train = hold_out(load_for(run.recipe).train, run.recipe.validation, run.recipe.seed)[0]
     except ValueError:  # changed since
         return 0
-    known = set(_identities(train))
-    return sum(identity in known for identity in _identities(tested))
+    if isinstance(train, Documents) and isinstance(tested, Documents):
+        texts = set(train.texts)
+        return sum(text in texts for text in tested.texts)
+    if isinstance(train, Files) and isinstance(tested, Files):
+        return _count_copies(train.paths, tested.paths)
+    return 0
 
 
-def _identities(split: AnySplit) -> Iterator[Hashable]:
-    """Return what tells each text, or each image file by its class, name and size, from others."""
-    if isinstance(split, Documents):
-        yield from split.texts
-    elif isinstance(split, Files):
-        yield from ((path.parent.name, path.name, path.stat().st_size) for path in split.paths)
+def _count_copies(known: Sequence[Path], paths: Sequence[Path]) -> int:
+    """Return how many files are copies of known ones, under the same name in a folder of the same name."""
+
+    def keyed(files: Sequence[Path]) -> Iterator[tuple[Hashable, Path]]:
+        for path in files:
+            with suppress(OSError):  # a broken link
+                yield (path.parent.name, path.name, path.stat().st_size), path
+
+    by_key: dict[Hashable, list[Path]] = {}
+    for key, path in keyed(known):
+        by_key.setdefault(key, []).append(path)
+    return sum(any(filecmp.cmp(path, other, shallow=False) for other in by_key.get(key, ())) for key, path in keyed(paths))
 
 
 def check_same_data(about: dict[str, Any], stored: dict[str, Any], out: Path) -> None:

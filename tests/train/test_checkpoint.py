@@ -147,12 +147,35 @@ def test_a_child_does_not_hold_its_parent_s_lock(tmp_path, monkeypatch):
         os.waitpid(child, 0)
 
 
+def test_a_child_that_leaves_the_block_closes_no_file_of_its_own(tmp_path):
+    (read_end, write_end) = os.pipe()
+    child = -1
+    try:
+        with checkpoint.locked(tmp_path):
+            held = max(checkpoint._inherited)
+            child = os.fork()
+            if not child:
+                os.dup2(write_end, held)  # the number is free there: any file may have it
+    finally:
+        if not child:
+            try:
+                os.write(held, b"open")  # fails if it was closed
+            finally:
+                os._exit(0)
+    os.close(write_end)
+    assert os.read(read_end, 4) == b"open"
+    os.waitpid(child, 0)
+
+
 def test_a_file_system_without_locks_is_named_once(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(checkpoint.fcntl, "flock", refuse)
+    monkeypatch.setattr(checkpoint, "_unlocked", set())
     with pytest.warns(UserWarning, match="this file system has no locks"), checkpoint.locked(tmp_path):
         pass
-    with checkpoint.locked(tmp_path):  # a second warning would be an error here
-        pass
+    (tmp_path / "other").mkdir()
+    for folder in (tmp_path, tmp_path / "other"):  # a second warning would be an error here
+        with checkpoint.locked(folder):
+            pass

@@ -108,7 +108,7 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 _PATIENCE = 5.0  # seconds: a killed owner keeps its lock until the system has taken it down
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-_unlocked_folders: set[Path] = set()  # named in a warning already
+_unlocked: set[int] = set()  # the file systems named in a warning already
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Refuse a folder in which another process trains; the lock ends with this process, however that ends.
 
     Child processes do not share the lock. A folder that cannot be written, as on a read-only mount, needs no lock. Where
-    the file system has no locks, a warning says so, once per folder.
+    the file system has no locks, a warning says so, once per file system.
     """
     try:
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
@@ -130,8 +130,9 @@ def locked(folder: Path) -> Iterator[None]:
         _lock(handle, folder)
         yield
     finally:
-        _inherited.discard(handle)
-        os.close(handle)
+        if handle in _inherited:  # not in a forked child, where its number may be another file's by now
+            _inherited.discard(handle)
+            os.close(handle)
 
 
 def _lock(handle: int, folder: Path) -> None:
@@ -149,8 +150,8 @@ def _lock(handle: int, folder: Path) -> None:
             if error.errno not in _NO_LOCKS:
                 raise
             break
-    if folder not in _unlocked_folders:
-        _unlocked_folders.add(folder)
+    if (device := os.fstat(handle).st_dev) not in _unlocked:
+        _unlocked.add(device)
         warnings.warn(f"{folder}: this file system has no locks; make sure that no other process trains there", stacklevel=3)
 
 

@@ -6,7 +6,7 @@ from PIL import Image
 
 from outspan.cli.output import printable
 
-HOSTILE = "cat\x1b]0;owned\x07\x9b31m\u202e\r"
+HOSTILE = "cat\x1b]0;owned\x07\x9b31m\u202e\r\naccuracy 100.00 %"
 
 
 def controls(text: str) -> set[str]:
@@ -44,3 +44,4 @@ def test_hostile_names_do_not_reach_the_terminal(folder, tmp_path, run):
     damaged.unlink()
     assert "cat\\x1b]0;owned" in said
     assert not controls(said)
+    assert not any(line.startswith("accuracy 100") for line in said.splitlines())

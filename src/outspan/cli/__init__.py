@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from outspan.cli import data, images, measure, reproduce, studies, text, theory, trained, training
-from outspan.cli.output import echo, echo_error, printable
+from outspan.cli.output import echo, echo_error, echo_lines, printable
 from outspan.config import first_line
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
@@ -89,7 +89,7 @@ def main() -> None:
         message, code = "interrupted", 130
         _free_quietly(error)
     if message.lstrip().startswith("Usage:"):  # a group without a command: its help, as it is
-        echo(message)
+        echo_lines(message)
         sys.exit(0)
     with suppress(OSError):  # a terminal that was closed
         echo_error(message)

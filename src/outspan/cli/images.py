@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outspan.cli.output import echo
+from outspan.cli.output import echo, echo_lines
 from outspan.files import write_whole
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def transforms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON 
         for name, t in ALL.items()
     ]
     if as_json:
-        echo(json.dumps(entries, indent=2))
+        echo_lines(json.dumps(entries, indent=2))
         return
     from rich.console import Console
     from rich.table import Table

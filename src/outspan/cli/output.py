@@ -15,8 +15,13 @@ def printable(text: object, keep: str = "") -> str:
 
 
 def echo(message: object = "", *, err: bool = False) -> None:
-    """Print a message, of one line or several, to standard output or standard error."""
-    typer.echo(printable(message, keep="\n"), err=err)
+    """Print a message as one line to standard output or standard error."""
+    typer.echo(printable(message), err=err)
+
+
+def echo_lines(message: object) -> None:
+    """Print a message of several lines. It must have no names from outside, unless they are escaped already."""
+    typer.echo(printable(message, keep="\n"))
 
 
 def echo_error(message: object) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outspan.cli.output import echo
+from outspan.cli.output import echo, echo_lines
 from outspan.cli.training import SkipBad, device, training_progress
 from outspan.files import write_json
 
@@ -46,12 +46,12 @@ def reproduce(
         if rows:
             raise ValueError(f"--rows {rows} of which table? e.g. outspan reproduce table-3 --rows {rows}")
         for name, item in paper.PAPER.items():
-            echo(f"{name:>9}  {item.title}\n           {paper.status(item)}")
+            echo_lines(f"{name:>9}  {item.title}\n           {paper.status(item)}")
         return
     item = paper.find_item(table)
     if not rows:
         said = paper.status(item)
-        echo(f"{table}: {item.title}\n{said}" + ("" if item.command in said else f"\nmade by: {item.command}"))
+        echo_lines(f"{table}: {item.title}\n{said}" + ("" if item.command in said else f"\nmade by: {item.command}"))
         if item.cells:
             _show_paper(item)
         return

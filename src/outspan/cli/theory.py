@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outspan.cli.output import echo
+from outspan.cli.output import echo, echo_lines
 from outspan.files import write_json, write_whole
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ def verify_command(
 
     rows = verify(draws=draws, seed=seed)
     if as_json:
-        echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        echo_lines(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
         return
     for row in rows:
         echo(f"{row.result}: {row.case}".ljust(60) + row.verdict)
@@ -50,7 +50,7 @@ def verify_command(
         echo(f"  printed {row.claim} {_number(row.printed)}, exact {_number(row.exact)}{drawn}")
         conditions = ", ".join(name if met else f"{name} (not met)" for name, met in row.conditions.items())
         repaired = f"  repaired {_number(row.repaired)}" + (f"; if {conditions}" if conditions else "")
-        echo(fill(repaired, 80, subsequent_indent="    ", break_on_hyphens=False))
+        echo_lines(fill(repaired, 80, subsequent_indent="    ", break_on_hyphens=False))
     echo("A fall of the error is positive; → is a limit: what departs from it")
     echo("at n must be gone by 40 % or more at 4n.")
 
@@ -73,9 +73,9 @@ def counterexample_command(
 
     least, spikes = smallest(), [spike(n) for n in (10, 40, 160)]
     if as_json:
-        echo(json.dumps({"smallest": asdict(least), "spike": [asdict(case) for case in spikes]}, indent=2))
+        echo_lines(json.dumps({"smallest": asdict(least), "spike": [asdict(case) for case in spikes]}, indent=2))
         return
-    echo(
+    echo_lines(
         f"""Theorem 1, equation 1, in the smallest case there is:
   one sample in two dimensions, X = (1, 0), beta = (1, 1), F swaps the two
   entries, lam = 1/2, no noise. So z = (0, 1), with the label 1.

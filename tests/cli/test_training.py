@@ -110,6 +110,7 @@ def test_a_comparison_that_cannot_end_is_refused_before_it_begins(arguments, mes
 
 
 def test_a_key_without_effect_is_said(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(training, "_PAUSE", float("inf"))  # no line of progress, however slow the machine
     changes = ("--set", "epochs=1", "--set", "magnitude=3", "--set", "candidates=8", "--set", "batch=20")
     command = ["outspan", "train", "--data", str(tiny), "--model", "mlp", "--policy", "randaugment", *changes]
     monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path / "run")])

@@ -11,7 +11,7 @@ from PIL import Image
 
 from outspan import Plan, apply, rng
 from outspan.data.readers import read_fitted
-from outspan.data.sets import hold_out
+from outspan.data.sets import Data, hold_out
 from outspan.data.splits import Files, InMemory
 
 CPU = torch.device("cpu")
@@ -165,3 +165,12 @@ def test_what_is_held_out_is_not_trained_on():
     assert len(held) == 10
     with pytest.raises(ValueError, match="validation must be below the 50 of train, got 50"):
         hold_out(split, 50, 0)
+
+
+def test_class_names_are_strings():
+    """A checkpoint keeps them as names: a run whose classes were numbers could not be read again."""
+    split = InMemory(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
+    data = Data("mine", split, split, ("0", "1"))
+    object.__setattr__(data, "classes", (0, 1))  # the types that the suite checks would be refused before
+    with pytest.raises(ValueError, match=r"mine: class names must be strings, got 0: use tuple\(map\(str, classes\)\)"):
+        data.__post_init__()

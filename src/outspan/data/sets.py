@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from outspan import rng
-from outspan.config import Recipe, unknown
+from outspan.config import Recipe, shown, unknown
 from outspan.data import readers
 from outspan.data.splits import Files, InMemory, Split
 from outspan.text.backtranslate import read_cache
@@ -35,6 +35,8 @@ class Data:
     validation: AnySplit | None = None  # where the data itself holds one out
 
     def __post_init__(self) -> None:
+        if wrong := [name for name in self.classes if not isinstance(name, str)]:
+            raise ValueError(f"{self.name}: class names must be strings, got {shown(wrong[0])}: use tuple(map(str, classes))")
         for kind, split in (("train", self.train), ("test", self.test)):
             if not len(split):
                 raise ValueError(f"{self.name}: the {kind} split is empty")

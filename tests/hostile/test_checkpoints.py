@@ -78,7 +78,7 @@ def test_other_tensors_than_the_models_are_refused_by_name(made, tmp_path):
     weight = "model.1.weight"
     for changed, message in (
         ({key: value for key, value in tensors.items() if key != weight}, f"has no tensor '{weight}'"),
-        (tensors | {"model.extra": torch.zeros(1)}, "has a tensor 'model.extra', which the model"),
+        (tensors | {"model.extra": torch.zeros(1)}, "has a tensor 'model.extra', which neither the model"),
         (tensors | {weight: tensors[weight].double()}, f"'{weight}' must be torch.float32 .*, got torch.float64"),
         (tensors | {weight: tensors[weight].T}, rf"'{weight}' must be torch.float32 \[2, 16\], got torch.float32 \[16, 2\]"),
         ({key: value for key, value in tensors.items() if key.startswith("model.")}, "has no optimizer state"),

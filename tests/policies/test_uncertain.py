@@ -307,11 +307,11 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
     images, labels = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 2))
     for policy in (Uncertain(model, uniform()), Plain(uniform(), 2), Adversarial(2, 5)):
-        with pytest.raises(ValueError, match="labels must be one an image, got 3 for 4 images"):
+        with pytest.raises(ValueError, match="labels must be one per image, got 3 for 4 images"):
             policy(images, labels[:3], step=0)
         with pytest.raises(ValueError, match=r"labels must be a torch tensor, \[B\] or \[B, classes\], got list"):
             policy(images, [0, 1, 0, 1], step=0)
-        with pytest.raises(ValueError, match="labels must be one an image, got a single number for 4 images"):
+        with pytest.raises(ValueError, match="labels must be one per image, got a single number for 4 images"):
             policy(images, torch.tensor(0), step=0)
         for other, what in (
             (["a film", "a plot"], "a list of str"),

@@ -185,7 +185,7 @@ def test_ctrl_c_while_a_process_starts_reaches_the_parent_and_not_the_process():
     blocked = []
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     try:
-        with pytest.raises(KeyboardInterrupt), workers._deaf():  # noqa: PT012
+        with pytest.raises(KeyboardInterrupt), workers._interrupts_blocked():  # noqa: PT012
             done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
             blocked.append(done.stdout)
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # to this thread: no other one can take it later

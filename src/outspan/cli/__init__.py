@@ -60,7 +60,7 @@ def _say_plainly(message: object, *_: object) -> str:
 
 
 def _free_quietly(interruption: BaseException) -> None:
-    """Free what an interruption left half made, torch's data loaders for example, which Python would complain about."""
+    """Free objects that an interruption left half built, such as data loaders, without Python's warnings about them."""
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     error: BaseException | None = interruption
     while error is not None:

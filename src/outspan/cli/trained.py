@@ -18,7 +18,7 @@ def evaluate(
     data: Annotated[
         str,
         typer.Option(
-            help="Other data of the same classes. Its test split is tested; a table or class folders without one, whole."
+            help="Other data with the same classes: its test split, or all of a table or of class folders without splits."
         ),
     ] = "",
     as_json: Annotated[

@@ -135,7 +135,7 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
         reason = getattr(error, "reason", error)
         raise ValueError(f"{source.url}: broke off after {here:,} bytes ({reason}); the same command goes on") from None
     except OSError as error:  # a full disk
-        raise ValueError(f"{partial}: cannot be written ({error.strerror or error}); the same command goes on") from None
+        raise ValueError(f"{partial}: cannot be written ({error.strerror or error}); run the command again to resume") from None
     found = _sha256(partial)
     if found != source.sha256:
         partial.unlink()
@@ -166,4 +166,4 @@ def _unpack(path: Path) -> None:
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: not a whole archive ({error})") from None
     except OSError as error:
-        raise ValueError(f"{path}: cannot be unpacked ({error.strerror or error}); the same command goes on") from None
+        raise ValueError(f"{path}: cannot be unpacked ({error.strerror or error}); run the command again to resume") from None

@@ -26,7 +26,7 @@ from outspan.shapes import Int64, UInt8
 
 _SAMPLED = 2_000  # so many files give the statistics of a large folder
 _FEW = 256  # so many files are read sooner than workers start
-_GLANCE = 0.2  # seconds after which a worker looks whether its parent still lives
+_PARENT_CHECK = 0.2  # seconds between two checks of a worker that its parent is alive
 
 
 Crops = tuple[int, int] | None  # the seed and the epoch of random resized crops; None cuts from the centre
@@ -270,7 +270,7 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
 
 
 def _follow_parent(_: int) -> None:
-    """Leave signals that reach a whole terminal or job to the loop; a worker ends with its parent, or when that says so."""
+    """Ignore signals that reach a whole terminal or job; a worker ends with its parent, or when its parent sends SIGTERM."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -281,7 +281,7 @@ def _follow_parent(_: int) -> None:
 
 
 def _ignore_broken_pipes(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print nothing where a parent is killed while it takes a batch: multiprocessing would print a traceback for that."""
+    """Print no traceback if the parent is killed while it receives a batch."""
     if not issubclass(kind, ConnectionError | EOFError):
         sys.__excepthook__(kind, error, trace)
 
@@ -289,13 +289,13 @@ def _ignore_broken_pipes(kind: type[BaseException], error: BaseException, trace:
 def _end_with_parent() -> None:
     parent, forked_by = multiprocessing.parent_process(), os.getppid()  # the second may be a fork server
     assert parent is not None
-    # Workers forked later hold the pipe that tells of the parent's end; the number of the parent changes at once.
+    # Workers forked later keep the parent's pipe open, so that is_alive() is late; the parent's id changes at once.
     while parent.is_alive() and os.getppid() == forked_by:
         if not hasattr(signal, "sigtimedwait"):
-            parent.join(_GLANCE)
-        elif (sent := signal.sigtimedwait({signal.SIGTERM}, _GLANCE)) is not None and sent.si_pid == parent.pid:
+            parent.join(_PARENT_CHECK)
+        elif (sent := signal.sigtimedwait({signal.SIGTERM}, _PARENT_CHECK)) is not None and sent.si_pid == parent.pid:
             break
-    os._exit(0)  # a parent that ends waits for its workers, and a worker without a parent would wait forever
+    os._exit(0)  # a parent that exits waits for its workers, and a worker without a parent would wait forever
 
 
 def _histogram(images: Tensor) -> Tensor:

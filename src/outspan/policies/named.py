@@ -53,7 +53,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Spec:
-    """A policy of a recipe: how to build it, the recipe's keys that it takes, and what its users need to know of it.
+    """A policy of a recipe: how to build it, which keys of a recipe it takes, and its properties.
 
     All policies take `defaults`, and those that do not ask the model take `same_class`.
     """
@@ -71,7 +71,7 @@ class Spec:
 
 
 def _plain(propose: Callable[[Context], Proposal | Schedule]) -> Callable[[Context], Plain]:
-    """Return what builds the plain policy of a proposal."""
+    """Return a function that builds a plain policy from a proposal."""
     return lambda context: Plain(propose(context), context.classes, **context.common, same_class=context.recipe.same_class)
 
 

@@ -71,7 +71,7 @@ class Plain:
 
 
 def check_batch(images: Images | Passages, labels: Num[Tensor, "B ..."], *, texts: bool = True) -> None:
-    """Refuse what is not a batch of images, or of `texts` as our data sets give them, and labels that are not one each."""
+    """Refuse anything but a batch of images, or of texts where `texts` allows them, with one label per sample."""
     if isinstance(images, Passages) and not texts:
         raise ValueError("this policy is for images, a uint8 tensor [B, C, H, W], got texts: use Plain or Uncertain")
     if not isinstance(images, Passages) and (not isinstance(images, Tensor) or images.ndim != 4):
@@ -80,7 +80,7 @@ def check_batch(images: Images | Passages, labels: Num[Tensor, "B ..."], *, text
         raise ValueError(f"labels must be a torch tensor, [B] or [B, classes], got {type(labels).__name__}")
     if labels.ndim == 0 or len(images) != len(labels):
         count = len(labels) if labels.ndim else "a single number"
-        raise ValueError(f"labels must be one an image, got {count} for {len(images)} images")
+        raise ValueError(f"labels must be one per image, got {count} for {len(images)} images")
 
 
 def _described(images: Any) -> str:

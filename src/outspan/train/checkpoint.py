@@ -53,7 +53,7 @@ def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.opt
 
 
 def check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Refuse tensors with another name, shape or dtype than the model and the optimizer have; a policy checks its own."""
+    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer; a policy checks its own."""
     required = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     buffers: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
@@ -62,7 +62,7 @@ def check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: to
         if own.keys() & tensors.keys():  # a parameter without a gradient has none of them
             required |= own
     if buffers and not buffers.keys() & tensors.keys():
-        raise ValueError("the checkpoint has no optimizer state: it cannot go on from there")
+        raise ValueError("the checkpoint has no optimizer state: training cannot resume from it")
     if missing := required.keys() - tensors.keys():
         raise ValueError(f"the checkpoint has no tensor {min(missing)!r}")
     known = required | buffers
@@ -70,14 +70,14 @@ def check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: to
         if name.startswith("policy."):
             continue
         if name not in known:
-            raise ValueError(f"the checkpoint has a tensor {shown(name)}, which the model and its optimizer have not")
+            raise ValueError(f"the checkpoint has a tensor {shown(name)}, which neither the model nor its optimizer has")
         if (tensor.shape, tensor.dtype) != (known[name].shape, known[name].dtype):
             expected = f"{known[name].dtype} {list(known[name].shape)}"
             raise ValueError(f"the checkpoint's tensor {name!r} must be {expected}, got {tensor.dtype} {list(tensor.shape)}")
 
 
 def _kinds(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
-    """Return what an optimizer keeps for a parameter that it has updated."""
+    """Return the names of the buffers that an optimizer keeps for each updated parameter."""
     if isinstance(optimizer, torch.optim.SGD):
         return ("momentum_buffer",) if optimizer.defaults["momentum"] else ()
     return ("step", "exp_avg", "exp_avg_sq")

@@ -82,7 +82,7 @@ ENSEMBLE: Mapping[str, Check] = MappingProxyType(
 
 
 def check_metadata(metadata: Any, table: Mapping[str, Check]) -> None:
-    """Refuse metadata in which a key of the table is missing or has another kind of value, or whose keys contradict."""
+    """Refuse metadata with a missing key, a value of the wrong type, or values that contradict each other."""
     if type(metadata) is not dict:
         raise ValueError(f"metadata must be an object, got {shown(metadata)}")
     for key, (holds, allowed) in table.items():

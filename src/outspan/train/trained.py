@@ -136,9 +136,9 @@ def load_run(out: Path, other: str = "", *, skip_bad: int = 0) -> tuple[Trained,
 
 
 def load_tested(out: Path, other: str = "", *, skip_bad: int = 0) -> Tested:
-    """Return a run's model and what it is tested on: its own data, which must be what it was, or `other` of its classes.
+    """Return a run's model and its test data: the run's own, which must not have changed, or `other` with the same classes.
 
-    A table, or a folder of class folders, is tested whole, unless the run has trained on it: then, on what the run held out.
+    A table, or a folder of class folders, is tested whole; if the run trained on it, only the part that the run held out.
     """
     run = load_model(out)
     was = Path(run.recipe.data)
@@ -177,7 +177,7 @@ def _is_tested_alone(folder: Path, run: Trained) -> bool:
 
 
 def _load_undivided(run: Trained, other: str, skip_bad: int) -> tuple[Data, Part]:
-    """Return what is tested of data without a train split: all of it, or, of the run's own data, what the run held out."""
+    """Return the test data of a table or folder without a train split: all of it, or the part that the run held out."""
     path, noun = Path(other), "texts" if is_table(Path(other)) else "images"
     if noun != run.noun:
         raise ValueError(f"{other}: the run's model takes {run.noun}, got {noun}")
@@ -192,7 +192,7 @@ def _load_undivided(run: Trained, other: str, skip_bad: int) -> tuple[Data, Part
 
 
 def _own_data(run: Trained, other: str, skip_bad: int) -> Data | None:
-    """Return data divided as the run divided its own, if it is that: the same path, or the same content elsewhere."""
+    """Return the data, divided as in the run, if the run trained on it: same path, or same content elsewhere; else None."""
     try:
         data = load_for(replace(run.recipe, data=other), skip_bad=skip_bad)
         train = hold_out(data.train, run.recipe.validation, run.recipe.seed)[0]

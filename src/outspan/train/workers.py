@@ -51,7 +51,7 @@ def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = un
 
 
 def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> list[Any]:
-    """Run in processes that are told what to do through pipes alone: whatever is killed, no semaphore is left behind."""
+    """Run in processes that are controlled by pipes alone: a kill leaves no semaphore behind."""
     tasks, fractions = iter(enumerate(runs)), [0.0] * len(runs)
     results: dict[int, Any] = {}
     errors: list[Exception] = []
@@ -112,7 +112,7 @@ def _start() -> tuple[Any, Any]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, warnings.formatwarning))
-    with _deaf():
+    with _interrupts_blocked():
         process.start()
     theirs.close()  # so that the end of the process ends the pipe
     return ours, process
@@ -136,11 +136,10 @@ def _drain(pipe: Any) -> None:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Start processes that never receive Ctrl-C or a terminal's SIGHUP, which reach all: their parent tells them to stop.
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C and SIGHUP while a process starts. It inherits this; its parent receives them and tells it to stop.
 
-    They inherit the blocked signals. One that arrives meanwhile is delivered to the parent afterwards; if it were ignored, it
-    would be lost.
+    A signal that arrives meanwhile is delivered to the parent afterwards; if it were ignored, it would be lost.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -154,7 +153,7 @@ def _deaf() -> Iterator[None]:
 
 
 def _work(pipe: Any, formatwarning: Callable[..., str]) -> None:
-    """Set a process up: one thread, warnings as its parent's, and gone when that is. Then serve."""
+    """Set up a process with one thread that formats warnings as its parent does and ends with its parent. Then serve."""
     warnings.formatwarning = formatwarning
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
@@ -169,7 +168,7 @@ def _work(pipe: Any, formatwarning: Callable[..., str]) -> None:
 
 
 def _serve(pipe: Any) -> None:
-    """Run what comes through the pipe and send back what it returns or raises, until None comes."""
+    """Execute the runs that the pipe delivers and send back their results or errors, until it delivers None."""
     while (task := pipe.recv()) is not None:
         number, run = task
         try:

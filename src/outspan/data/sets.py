@@ -75,7 +75,7 @@ def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
     columns = recipe.text_column, recipe.label_column
     data = load(recipe.data, size=recipe.size, skip_bad=skip_bad, columns=columns)
     if recipe.crop == "resized" and not isinstance(data.train, Files):
-        raise ValueError(f"crop 'resized' is for an image folder, whose images differ in size, got data {recipe.data!r}")
+        raise ValueError(f"crop 'resized' is for an image folder, whose images differ in size, got data {shown(recipe.data)}")
     if recipe.share == 1:
         return data
 

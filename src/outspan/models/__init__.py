@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from torch import nn
 
-from outspan.config import unknown
+from outspan.config import shown, unknown
 from outspan.models.convnet import convnet
 from outspan.models.from_timm import from_timm
 from outspan.models.mlp import mlp
@@ -43,7 +43,7 @@ def is_for_images(name: str) -> bool:
 def check_for(name: str, noun: str) -> None:
     """Refuse a model of images for texts."""
     if noun == "texts" and is_for_images(name):
-        raise ValueError(f"model {name!r} is for images; for text give a name on the hub or a folder")
+        raise ValueError(f"model {shown(name)} is for images; for text give a name on the hub or a folder")
 
 
 def _numbers(pattern: str, name: str) -> list[int] | None:
@@ -59,7 +59,7 @@ def build(name: str, shape: Shape, classes: int, weights: str = "") -> nn.Module
     if name.startswith("timm:") and len(shape) > 1:
         return from_timm(name, shape, classes, weights)
     if weights:
-        raise ValueError(f"weights must be empty for model {name!r}, got {weights!r} (allowed: for models timm:NAME)")
+        raise ValueError(f"weights must be empty for model {shown(name)}, got {shown(weights)} (allowed: for models timm:NAME)")
     if len(shape) == 1:
         return load_classifier(name, classes, shape[0])
     for pattern, make in FAMILIES.items():
@@ -67,5 +67,5 @@ def build(name: str, shape: Shape, classes: int, weights: str = "") -> nn.Module
             try:
                 return make(shape, classes, *numbers)
             except ValueError as error:
-                raise ValueError(f"model {name!r}: {error}") from None
+                raise ValueError(f"model {shown(name)}: {error}") from None
     raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME")

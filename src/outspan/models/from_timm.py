@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from outspan.config import first_line
+from outspan.config import first_line, shown
 
 PUBLISHED = "published"
 
@@ -25,7 +25,7 @@ def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = ""
     except ModuleNotFoundError as error:
         if error.name != "timm":
             raise _broken(name, error) from error
-        raise ValueError(f"model {name!r} needs timm, which is not installed: pip install timm") from None
+        raise ValueError(f"model {shown(name)} needs timm, which is not installed: pip install timm") from None
     except (ImportError, OSError, RuntimeError, AttributeError) as error:  # a torchvision that was built for another torch
         raise _broken(name, error) from error
 
@@ -47,18 +47,18 @@ def _broken(name: str, error: Exception) -> ValueError:
     """Return the error for a timm that is installed and cannot be imported."""
     cause = shorten(first_line(error), 200)
     how = "timm needs a torchvision that fits the installed torch: reinstall both"
-    return ValueError(f"model {name!r} needs timm, which cannot be imported ({type(error).__name__}: {cause}); {how}")
+    return ValueError(f"model {shown(name)} needs timm, which cannot be imported ({type(error).__name__}: {cause}); {how}")
 
 
 def _read(weights: str) -> dict[str, Tensor]:
     """Return the tensors of a file; of a checkpoint of ours those of its model."""
     if not Path(weights).is_file():
-        raise ValueError(f"weights {weights!r}: no such file (allowed: empty, {PUBLISHED!r}, or a file)")
+        raise ValueError(f"weights {shown(weights)}: no such file (allowed: empty, {PUBLISHED!r}, or a file)")
     try:
         found = safetensors.torch.load_file(weights)
     except (OSError, SafetensorError) as error:
         how = "a pickle can run code when it is read: convert it with safetensors.torch.save_file"
-        raise ValueError(f"weights {weights!r}: not safetensors ({first_line(error)}); {how}") from None
+        raise ValueError(f"weights {shown(weights)}: not safetensors ({first_line(error)}); {how}") from None
     own = {key.removeprefix("model."): tensor for key, tensor in found.items() if key.startswith("model.")}
     return own or found
 
@@ -72,7 +72,8 @@ def _check_weights(name: str, weights: str, begun: nn.Module, fresh: nn.Module) 
     left = [key for key in body if torch.equal(begun.get_parameter(key), before[key])]
     if len(left) > len(body) // 10:
         raise ValueError(
-            f"weights {weights!r} fit {len(body) - len(left)} of the {len(body)} matrices of model {name!r}: another model's?"
+            f"weights {shown(weights)} fit {len(body) - len(left)} of the {len(body)} matrices "
+            f"of model {shown(name)}: another model's?"
         )
 
 
@@ -81,4 +82,4 @@ def _ask(what: str, create: Callable[[], nn.Module]) -> nn.Module:
     try:
         return create()
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
-        raise ValueError(f"model {what!r}: timm cannot build it ({shorten(str(error), 200)})") from None
+        raise ValueError(f"model {shown(what)}: timm cannot build it ({shorten(str(error), 200)})") from None

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from outspan.config import PROFILES
+from outspan.config import PROFILES, shown
 from outspan.plan import Plan
 from outspan.transforms.table import PAPER_16, find
 
@@ -233,14 +233,14 @@ def uniform(
     comes to 0.5. Without `replacement` the transforms of a row are distinct. The profile "released" has their code's ranges.
     """
     if isinstance(transforms, str):
-        raise ValueError(f"transforms must be several names, got the text {transforms!r}")
+        raise ValueError(f"transforms must be several names, got the text {shown(transforms)}")
     return any_of([over_range(name, probability, profile) for name in transforms], depth, replacement=replacement)
 
 
 def over_range(name: str, probability: float = 1.0, profile: str = "paper") -> Step:
     """Return a transform at a level uniform over the paper's range, in both directions where it has two."""
     if profile not in PROFILES:
-        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}")
+        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {shown(profile)}")
     if (profile, name) == ("released", "posterize"):
         return Step(name, 1.25, 2.0, probability, bins=4)  # 3, 2, 1 and 0 bits, alike often: a quarter goes black
     return Step(name, -1.0 if find(name).signed else 0.0, 1.0, probability)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan import rng
+from outspan.config import shown
 from outspan.kernels import send
 from outspan.policies.plain import Batch, aim, check_batch, draw, execute, find_defaults, soft_cross_entropy
 from outspan.policies.proposals import Proposal, Schedule
@@ -51,10 +52,10 @@ class Uncertain:
         if self.score_every < 1:
             raise ValueError(f"score_every must be at least 1, got {self.score_every}")
         if self.score not in ("loss", "excess"):
-            raise ValueError(f"score must be 'loss' or 'excess', got {self.score!r}")
+            raise ValueError(f"score must be 'loss' or 'excess', got {shown(self.score)}")
         known = isinstance(self.select, str) and self.select in _POWERS
         if not known and (isinstance(self.select, str) or not self.select >= 0):
-            raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {self.select!r}")
+            raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {shown(self.select)}")
         if not isinstance(self.model, nn.Module):
             raise ValueError(f"model must be a torch module, got {type(self.model).__name__}")
         # A module of torch has its reduction from when it was made.

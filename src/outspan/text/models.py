@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from outspan.config import first_line
+from outspan.config import first_line, shown
 from outspan.shapes import Int64, Num
 from outspan.text.tokens import Tokenizer, wrap_tokenizer
 
@@ -40,7 +40,7 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
     config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, num_labels=classes, trust_remote_code=False))
     most = getattr(config, "max_position_embeddings", None)
     if most is not None and length > most:
-        raise ValueError(f"length must be at most the {most} positions of {name!r}, got {length}")
+        raise ValueError(f"length must be at most the {most} positions of {shown(name)}, got {length}")
     config.pad_token_id = _padding(name, config)
     model, loaded = _ask(
         name,
@@ -57,7 +57,7 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
         with torch.no_grad():  # some keep positions for themselves, some take no batches
             found(tried)
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"model {name!r} does not take texts of {length} tokens ({first_line(error)})") from None
+        raise ValueError(f"model {shown(name)} does not take texts of {length} tokens ({first_line(error)})") from None
     return found
 
 
@@ -66,7 +66,9 @@ def _check_weights(name: str, model: Any, loaded: Mapping[str, Any]) -> None:
     body = [key for key in model.state_dict() if key.startswith(f"{model.base_model_prefix}.")]
     absent = {*loaded["missing_keys"], *(key for key, *_ in loaded["mismatched_keys"])} & {*body}
     if len(absent) > len(body) // 10:
-        raise ValueError(f"model {name!r}: its weights fit {len(body) - len(absent)} of {len(body)} tensors: another model's?")
+        raise ValueError(
+            f"model {shown(name)}: its weights fit {len(body) - len(absent)} of {len(body)} tensors: another model's?"
+        )
 
 
 def load_tokenizer(name: str) -> Tokenizer:
@@ -75,7 +77,7 @@ def load_tokenizer(name: str) -> Tokenizer:
     found = _ask(name, lambda: transformers.AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False))
     config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not getattr(found, "is_fast", False):
-        raise ValueError(f"model {name!r} has no fast tokenizer (tokenizer.json)")
+        raise ValueError(f"model {shown(name)} has no fast tokenizer (tokenizer.json)")
     return _ask(name, lambda: wrap_tokenizer(found.backend_tokenizer, _padding(name, config)))
 
 
@@ -96,7 +98,7 @@ def _transformers(name: str) -> Any:
     try:
         import transformers  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise ValueError(f"model {name!r} needs transformers: pip install 'outspan[text]'") from None
+        raise ValueError(f"model {shown(name)} needs transformers: pip install 'outspan[text]'") from None
     return transformers
 
 
@@ -105,7 +107,7 @@ def _padding(name: str, config: Any) -> int:
     found = [getattr(config, key, None) for key in ("pad_token_id", "eos_token_id")]
     known = [number for number in found if isinstance(number, int)]
     if not known:
-        raise ValueError(f"model {name!r} names no token for padding (pad_token_id in config.json)")
+        raise ValueError(f"model {shown(name)} names no token for padding (pad_token_id in config.json)")
     return known[0]
 
 
@@ -132,4 +134,4 @@ def _ask(name: str, load: Callable[[], Any]) -> Any:
             return load()
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ImportError, SafetensorError) as error:
         how = "" if Path(name).is_dir() else "; without the hub, give a folder: --model FOLDER"
-        raise ValueError(f"model {name!r} cannot be loaded ({first_line(error)}){how}") from None
+        raise ValueError(f"model {shown(name)} cannot be loaded ({first_line(error)}){how}") from None

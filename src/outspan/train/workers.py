@@ -137,15 +137,16 @@ def _drain(pipe: Any) -> None:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C and SIGHUP while a process starts. It inherits this; its parent receives them and tells it to stop.
+    """Block Ctrl-C, SIGTERM and SIGHUP while a process starts. It inherits this; its parent receives them and tells it to stop.
 
+    Terminals and schedulers send them to all processes of a job: one that ended at once would not save its run.
     A signal that arrives meanwhile is delivered to the parent afterwards; if it were ignored, it would be lost.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     resource_tracker.ensure_running()  # started later, it would unblock SIGINT
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ import outspan
 
 ROOT = Path(outspan.__file__).parent
 FLOORS = [
-    {"shapes", "rng", "plan", "config", "files"},
+    {"shapes", "rng", "plan", "config", "files", "children"},
     {"transforms", "kernels", "text"},
     {"data", "models"},
     {"policies"},

@@ -9,6 +9,8 @@ prints a traceback, and if 5 seconds after a kill no process of the killed comma
 Importing torch takes seconds, so this process imports everything once, computes nothing, and forks a child per command.
 """
 
+from __future__ import annotations
+
 import argparse
 import faulthandler
 import importlib
@@ -28,20 +30,23 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # bits are promised for the same number of threads
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import numpy as np
-import safetensors.torch
-import torch
-from PIL import Image
+# A process that a command spawns imports this module, too. One that only reads images must not take longer for that.
+PATCHES = "OUTSPAN_DRILL_PATCHES"  # set for commands whose processes train
+if __name__ != "__mp_main__" or PATCHES in os.environ:
+    import numpy as np
+    import safetensors.torch
+    import torch
+    from PIL import Image
 
-import outspan.cli
-from outspan.data.sets import load
-from outspan.measure import ensemble
-from outspan.train import checkpoint, loop
-from reviews import make_reviews, write_model
+    import outspan.cli
+    from outspan.data.sets import load
+    from outspan.measure import ensemble
+    from outspan.train import checkpoint, loop
+    from reviews import make_reviews, write_model
 
-# Save after every step, also in processes that a command spawns: they import this module, too.
-loop.train.__kwdefaults__["save_every"] = 0.0
-ensemble.train_together.__kwdefaults__["save_every"] = 0.0
+    # Save after every step.
+    loop.train.__kwdefaults__["save_every"] = 0.0
+    ensemble.train_together.__kwdefaults__["save_every"] = 0.0
 
 _fsync = os.fsync
 
@@ -130,6 +135,8 @@ def launch(arguments: Arguments, log: Path, method: str | None = None) -> int:
     if pid:
         return pid
     os.setsid()
+    if "--jobs" in arguments:
+        os.environ[PATCHES] = "1"
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(out, 1)
     os.dup2(out, 2)

@@ -1,18 +1,13 @@
 """Images and their labels, in memory or read from files as they are needed: the same few methods."""
 
 import hashlib
-import multiprocessing
 import os
-import signal
-import sys
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -20,13 +15,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from outspan import rng
+from outspan.children import follow_parent, get_context
 from outspan.data.readers import read_cropped, read_fitted
 from outspan.kernels import send
 from outspan.shapes import Int64, UInt8
 
 _SAMPLED = 2_000  # so many files give the statistics of a large folder
 _FEW = 256  # so many files are read sooner than workers start
-_PARENT_CHECK = 0.2  # seconds between two checks of a worker that its parent is alive
 
 
 Crops = tuple[int, int] | None  # the seed and the epoch of random resized crops; None cuts from the centre
@@ -203,12 +198,14 @@ class Files:
     def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Return the images and labels of each batch of rows, on a device, read ahead and cropped by workers."""
         on_gpu = device.type == "cuda"
+        workers = self.workers if sum(map(len, rows)) > _FEW else 0
         loader = DataLoader(
             _Decoded(self, crops),
             batch_sampler=[some.tolist() for some in rows],
-            num_workers=self.workers if sum(map(len, rows)) > _FEW else 0,
+            num_workers=workers,
+            multiprocessing_context=get_context() if workers else None,
             pin_memory=on_gpu,
-            worker_init_fn=_follow_parent,
+            worker_init_fn=follow_parent,
             generator=torch.Generator(),  # the loop's own is not touched
         )
         try:
@@ -267,35 +264,6 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
             return read_fitted(path, size, size)
         seed, epoch = self.crops
         return read_cropped(path, size, rng.generator(seed, "crop", epoch, row).random(4).tolist())
-
-
-def _follow_parent(_: int) -> None:
-    """Ignore signals that reach a whole terminal or job; a worker ends with its parent, or when its parent sends SIGTERM."""
-    for name in ("SIGINT", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    if hasattr(signal, "sigtimedwait"):  # it tells who sent a signal; neither Windows nor macOS has it
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    sys.excepthook = _ignore_broken_pipes
-
-
-def _ignore_broken_pipes(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print no traceback if the parent is killed while it receives a batch."""
-    if not issubclass(kind, ConnectionError | EOFError):
-        sys.__excepthook__(kind, error, trace)
-
-
-def _end_with_parent() -> None:
-    parent, forked_by = multiprocessing.parent_process(), os.getppid()  # the second may be a fork server
-    assert parent is not None
-    # Workers forked later keep the parent's pipe open, so that is_alive() is late; the parent's id changes at once.
-    while parent.is_alive() and os.getppid() == forked_by:
-        if not hasattr(signal, "sigtimedwait"):
-            parent.join(_PARENT_CHECK)
-        elif (sent := signal.sigtimedwait({signal.SIGTERM}, _PARENT_CHECK)) is not None and sent.si_pid == parent.pid:
-            break
-    os._exit(0)  # a parent that exits waits for its workers, and a worker without a parent would wait forever
 
 
 def _histogram(images: Tensor) -> Tensor:

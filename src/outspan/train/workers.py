@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from outspan.children import get_context
 from outspan.train import OnStep, Stopped
 
 Watch = Callable[[str], AbstractContextManager[OnStep | None]]
@@ -109,7 +110,7 @@ _KILLED = RuntimeError("a process was killed")
 
 def _start() -> tuple[Any, Any]:
     """Start a process that waits for runs; return our end of its pipe, and the process."""
-    context = multiprocessing.get_context("spawn")
+    context: Any = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, warnings.formatwarning))
     with _interrupts_blocked():

@@ -20,7 +20,7 @@ from outspan.measure.margins import margins
 from outspan.measure.study import BASELINE, configurations, measurable, measure
 from outspan.measure.summary import save_predictions, summarise
 from outspan.policies.named import build_policy
-from outspan.train import Stopped, workers
+from outspan.train import Stopped, checkpoint, workers
 from outspan.train.loop import train
 from outspan.train.trained import load_model, predict
 from outspan.transforms.normalize import Normalize
@@ -156,6 +156,16 @@ def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothin
     assert all(torch.equal(found.predictions[name].classes, own.classes) for name, own in whole.predictions.items())
     assert not list((tmp_path / "m" / "running").iterdir())
     assert not any("baseline, 1 models" in title or "baseline, seed 0" in title for title in seen)
+
+
+def test_a_folder_is_one_processs_at_a_time(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
+    measure(recipe, ["invert"], seeds=range(2), out=tmp_path)
+    (tmp_path / "models" / ".baseline-0.npy.123.partial").touch()  # of a write that was killed
+    with checkpoint.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
+        measure(recipe, ["invert"], seeds=range(2), out=tmp_path)
+    measure(recipe, ["invert"], seeds=range(2), out=tmp_path)
+    assert not list((tmp_path / "models").glob("*.partial"))
 
 
 def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path):

@@ -179,3 +179,18 @@ def test_a_file_system_without_locks_is_named_once(tmp_path, monkeypatch):
     for folder in (tmp_path, tmp_path / "other"):  # a second warning would be an error here
         with checkpoint.locked(folder):
             pass
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_skipped_for_an_older_one(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, TENSORS, META)
+    newest = checkpoint.save(tmp_path, 2, TENSORS, META)
+    unmocked = open
+
+    def refuse(path, *arguments):
+        if path == newest:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return unmocked(path, *arguments)
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(PermissionError, match="step-000000002"):
+        checkpoint.load(tmp_path)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from outspan.config import Recipe
 from outspan.data.sets import Data, as_read, load_for
-from outspan.files import write_json, write_whole
+from outspan.files import remove_partials, write_json, write_whole
 from outspan.measure.ensemble import is_batchable, train_together
 from outspan.measure.margins import margins
 from outspan.train import OnStep
@@ -46,7 +46,6 @@ class Folder:
             _same_settings(path, settings)
         else:
             write_json(path, settings)
-        self.recover()
 
     def path(self, name: str, seed: int) -> Path:
         return self.out / "models" / f"{name}-{seed}.npy"
@@ -82,7 +81,8 @@ class Folder:
         self._collect(running)
 
     def recover(self) -> None:
-        """Finish what a kill cut off after the models of a unit were trained."""
+        """Finish what a kill cut off after the models of a unit were trained. Call it with the folder locked."""
+        remove_partials(self.out / "models")
         for running in sorted(self.out.glob("running/*")):
             if (running / _PREDICTIONS).exists():
                 self._collect(running)

@@ -18,6 +18,7 @@ from outspan.measure.ensemble import MEMBER_KEYS, is_batchable, members_at_once
 from outspan.measure.runs import Folder, Task, run, title_of
 from outspan.measure.scores import Predictions
 from outspan.shapes import Float32
+from outspan.train.checkpoint import locked
 from outspan.train.workers import Watch, run_all, unwatched
 from outspan.transforms.table import TEXT_TRANSFORMS, TRANSFORMS, find
 
@@ -149,6 +150,18 @@ class Study:
 
     def run(self, recipes: Mapping[str, Recipe]) -> Measured:
         """Train what is missing of these configurations, by name, and return what all of them predict for the test split."""
+        with locked(self.folder.out):
+            self.folder.recover()
+            self._train_missing(recipes)
+        read = {name: [self.folder.read(name, seed) for seed in self.seeds] for name in recipes}
+        predictions = {
+            name: Predictions(torch.stack([classes for classes, _ in models]), self.data.test.labels)
+            for name, models in read.items()
+        }
+        margins = {name: torch.stack([own for _, own in models]) for name, models in read.items()}
+        return Measured(self.settings, self.seeds, self.data.classes, predictions, margins)
+
+    def _train_missing(self, recipes: Mapping[str, Recipe]) -> None:
         missing = [(name, seed) for name in recipes for seed in self.seeds if not self.folder.has(name, seed)]
         tasks = {(name, seed): replace(recipes[name], seed=seed) for name, seed in missing}
         units = [*self._batches({task: own for task, own in tasks.items() if is_batchable(own)})]
@@ -157,13 +170,6 @@ class Study:
         options["data"] = self.data if self.jobs == 1 else None  # processes read their own
         runs = [(title_of(unit), partial(run, self.folder, unit, **options)) for unit in units]
         run_all(runs, jobs=self.jobs, watch=self.watch)
-        read = {name: [self.folder.read(name, seed) for seed in self.seeds] for name in recipes}
-        predictions = {
-            name: Predictions(torch.stack([classes for classes, _ in models]), self.data.test.labels)
-            for name, models in read.items()
-        }
-        margins = {name: torch.stack([own for _, own in models]) for name, models in read.items()}
-        return Measured(self.settings, self.seeds, self.data.classes, predictions, margins)
 
     def _batches(self, tasks: Mapping[Task, Recipe]) -> list[dict[Task, Recipe]]:
         """Return which models train as one: on a GPU as many as can, elsewhere the seeds of a configuration, if they fit."""

@@ -53,12 +53,12 @@ def _broken(name: str, error: Exception) -> ValueError:
 def _read(weights: str) -> dict[str, Tensor]:
     """Return the tensors of a file; of a checkpoint of ours those of its model."""
     if not Path(weights).is_file():
-        raise ValueError(f"weights {shown(weights)}: no such file (allowed: empty, {PUBLISHED!r}, or a file)")
+        raise ValueError(f"weights {weights!r}: no such file (allowed: empty, {PUBLISHED!r}, or a file)")
     try:
         found = safetensors.torch.load_file(weights)
     except (OSError, SafetensorError) as error:
         how = "a pickle can run code when it is read: convert it with safetensors.torch.save_file"
-        raise ValueError(f"weights {shown(weights)}: not safetensors ({first_line(error)}); {how}") from None
+        raise ValueError(f"weights {weights!r}: not safetensors ({first_line(error)}); {how}") from None
     own = {key.removeprefix("model."): tensor for key, tensor in found.items() if key.startswith("model.")}
     return own or found
 
@@ -72,7 +72,7 @@ def _check_weights(name: str, weights: str, begun: nn.Module, fresh: nn.Module) 
     left = [key for key in body if torch.equal(begun.get_parameter(key), before[key])]
     if len(left) > len(body) // 10:
         raise ValueError(
-            f"weights {shown(weights)} fit {len(body) - len(left)} of the {len(body)} matrices "
+            f"weights {weights!r} fit {len(body) - len(left)} of the {len(body)} matrices "
             f"of model {shown(name)}: another model's?"
         )
 

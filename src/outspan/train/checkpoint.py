@@ -187,12 +187,18 @@ def load(folder: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tens
             damaged[path.name] = str(error).removeprefix(f"{path}: ")  # the one before it is still there
     if damaged:
         reason = next(iter(damaged.values()))
-        raise ValueError(f"{folder}: no whole checkpoint, {', '.join(damaged)} damaged ({reason}); remove them to start over")
+        how = "remove them to start over, or use the version of outspan that wrote them"
+        raise ValueError(f"{folder}: no whole checkpoint, {', '.join(damaged)} damaged ({reason}); {how}")
     return None
 
 
 def read(path: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and metadata of one file; anything but a whole checkpoint is a ValueError."""
+    """Return the tensors and metadata of one file; anything but a whole checkpoint is a ValueError.
+
+    A file that the system does not let us read is an OSError: it may be whole, so that none before it may be used instead.
+    """
+    with open(path, "rb") as file:
+        file.read(1)
     try:
         with safetensors.safe_open(path, "pt") as file:
             header = file.metadata() or {}

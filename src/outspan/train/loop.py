@@ -27,6 +27,7 @@ from outspan.policies.plain import Batch
 from outspan.policies.uncertain import evaluating
 from outspan.train import Diverged, OnStep, Stopped, checkpoint, compositions
 from outspan.train.graphs import Learner, Replayed
+from outspan.train.metadata import RUN, check_metadata
 from outspan.train.state import State, lr_at, new_state, take_step
 from outspan.train.trained import accuracy, check_same_data, last_step
 
@@ -254,6 +255,7 @@ class _Run:
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
             raise Diverged(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
         meta = {"recipe": asdict(self.recipe), "data": self.about, "setting": self.setting, **state.meta()}
+        check_metadata(meta | {"step": state.step}, RUN)  # what could not be read again is not written
         checkpoint.save(self.out, state.step, tensors, meta)
         self.saved = time.perf_counter()
         self.saving = self.saved - began

@@ -82,4 +82,4 @@ def _ask(what: str, create: Callable[[], nn.Module]) -> nn.Module:
     try:
         return create()
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
-        raise ValueError(f"model {shown(what)}: timm cannot build it ({shorten(str(error), 200)})") from None
+        raise ValueError(f"model {what!r}: timm cannot build it ({shorten(str(error), 200)})") from None

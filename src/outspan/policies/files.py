@@ -268,7 +268,7 @@ def _text(path: Path) -> str:
             raise ValueError(f"{path}: more than {_MOST_BYTES:,} bytes: not a policy file")
         return data.decode("utf-8-sig")  # some editors put a mark at the beginning
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from None
+        raise ValueError(f"{path!s:.300}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not text: not a policy file") from None
 

@@ -111,7 +111,7 @@ def main() -> None:
             name, seed = waiting[future]
             done = future.result()
             if done is None:
-                print(f"{name}, seed {seed}: stopped; the same command goes on", flush=True)
+                print(f"{name}, seed {seed}: stopped; run the same command again to resume", flush=True)
                 continue
             runs[name].append(done)
             held = f", {100 * done['validation_accuracy']:.2f} % held out" if "validation_accuracy" in done else ""

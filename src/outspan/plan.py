@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outspan.config import shown
 from outspan.shapes import Float32, Int16, Int64
 
 _DTYPES = {
@@ -253,7 +254,7 @@ class Plan:
         known = ["names", *_DTYPES]
         if not isinstance(value, dict) or sorted(value) != sorted(known):
             found = sorted(value) if isinstance(value, dict) else type(value).__name__
-            raise ValueError(f"a plan has the keys {', '.join(known)}, got {found}")
+            raise ValueError(f"a plan has the keys {', '.join(known)}, got {shown(found)}")
         names = value["names"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"names must be a list of strings, got {names!r:.100}")

@@ -13,4 +13,4 @@ def test_data_lists_what_is_here(tmp_path, run, monkeypatch):
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
     said = run("data", "list")
     assert "5,000 train and 1,000 test images, 10 classes" in said
-    assert f"not here: {tmp_path / 'mnist' / 'train-images-idx3-ubyte'}: no such file" in said
+    assert f"not available: {tmp_path / 'mnist' / 'train-images-idx3-ubyte'}: no such file" in said

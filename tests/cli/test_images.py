@@ -72,9 +72,9 @@ def test_gallery_draws_a_picture(picture, tmp_path, run):
         ("rotate:nan", "got nan"),
         ("cutout:-0.5", "level of 'cutout' must lie in [0, 1], got -0.5"),
         ("invert:1", "'invert' takes no level, got '1'"),
-        ("mixup:0.5", "name the second with --partner"),
-        ("", "an empty transform in ''"),
-        ("invert,", "an empty transform in 'invert,'"),
+        ("mixup:0.5", "'mixup' mixes two images: pass the second with --partner"),
+        ("", "empty transform name in ''"),
+        ("invert,", "empty transform name in 'invert,'"),
     ],
 )
 def test_ops_that_make_no_sense_are_refused(ops, message, picture, tmp_path, run):

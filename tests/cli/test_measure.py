@@ -31,7 +31,7 @@ def test_twice_the_same_bytes(few, tmp_path, run):
     for name in ("scores.json", "predictions.npz"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     assert run(*asked, "-o", tmp_path / "one") == out  # nothing to train: the same table
-    assert max(map(len, out.partition("In %")[0].splitlines())) <= 80
+    assert max(map(len, out.partition("Values in %")[0].splitlines())) <= 80
 
     found = json.loads((tmp_path / "one" / "scores.json").read_text())
     assert list(found["transforms"]) == ["rotate", "invert"]
@@ -43,7 +43,8 @@ def test_twice_the_same_bytes(few, tmp_path, run):
     assert list(rows) == sorted(entries, key=lambda name: entries[name]["error"]["value"])
     for name, row in rows.items():
         assert f"{100 * entries[name]['error']['value']:.2f}" in row
-    assert f"{found['ties']} of 180 votes were tied, as an even number of seeds often is" in out
+    tied = "votes were tied and were decided at random. Ties are common with an even number of seeds."
+    assert f"{found['ties']} of 180 {tied}" in out
     assert load_predictions(tmp_path / "one" / "predictions.npz")["rotate"].classes.shape == (4, 60)
     with Image.open(tmp_path / "one" / "measure.png") as image:
         assert image.size == (1200, 900)
@@ -54,18 +55,18 @@ def test_less_asked_of_a_folder_does_not_replace_more(few, tmp_path, run):
     first = run(*asked, "rotate,invert")
     assert "earlier" not in first
     said = run(*asked, "blur")
-    assert "Measured earlier, in the same folder: invert, rotate." in said
+    assert "Measured earlier in the same folder: invert, rotate." in said
     assert list(json.loads((tmp_path / "m" / "scores.json").read_text())["transforms"]) == ["blur", "invert", "rotate"]
     assert list(load_predictions(tmp_path / "m" / "predictions.npz")) == ["baseline", "blur", "invert", "rotate"]
     (tmp_path / "m" / "models" / "invert-1.npy").unlink()  # one seed is no measure
     said = run(*asked, "rotate")
     assert "in the same folder: blur." in said
-    assert "Measured earlier with fewer seeds, and left out until all 2 are there: invert." in said
+    assert "Not shown, measured earlier with fewer than 2 seeds: invert." in said
 
 
 def test_models_that_learnt_nothing_are_said(few, tmp_path, run, monkeypatch):
     asked = ("--seeds", 2, "--transforms", "rotate", "-o", tmp_path / "m")
-    warning = "The baseline is right no more often than always naming the largest class"
+    warning = "The model without transforms is not above the majority-class baseline"
     assert warning in run("--data", few, *asked, "--set", "epochs=1", "--set", "lr=1e-6")
     found = json.loads((tmp_path / "m" / "scores.json").read_text())
     labels = load_predictions(tmp_path / "m" / "predictions.npz")["baseline"].labels.tolist()
@@ -88,7 +89,7 @@ def test_what_does_not_count_of_a_recipe_is_said(tmp_path, capsys):
     recipe.write_text('policy = "none"\ndefaults = "cifar"\nprobability = 0.7\nepochs = 1\n')
     base_recipe("measure", recipe, "digits", None, None, OWN_KEYS)
     said = capsys.readouterr().err
-    assert said == f"outspan: measure sets these itself, whatever {recipe} says: defaults, probability\n"
+    assert said == f"outspan: measure sets these keys itself and ignores their values in {recipe}: defaults, probability\n"
 
 
 def test_a_recipe_that_names_no_model_gets_the_paper_s(few, tmp_path, run):
@@ -130,7 +131,7 @@ def test_interrupted_it_keeps_what_is_finished(few, tmp_path, run, monkeypatch):
     said = run(
         "--data", few, "--seeds", 2, "--transforms", "rotate", "--set", "epochs=2", "--set", "batch=25", "-o", out, code=130
     )
-    assert said == "outspan: stopped at step 3 of 8, of 2 models at once; the same command goes on\n"
+    assert said == "outspan: stopped at step 3 of 8, training 2 models at once; run the same command again to resume\n"
     assert sorted(path.name for path in (out / "models").iterdir()) == ["baseline-0.npy", "baseline-1.npy"]
 
 
@@ -153,5 +154,5 @@ def test_ctrl_c_while_processes_start_stops_them_all(few, tmp_path):
     os.killpg(process.pid, signal.SIGINT)  # they are born, and not ready: importing torch takes longer than asking for them
     _, err = process.communicate(timeout=600)
     *progress, last = err.splitlines()
-    assert (process.returncode, last) == (130, "outspan: stopped; the same command goes on")
+    assert (process.returncode, last) == (130, "outspan: stopped; run the same command again to resume")
     assert all(line.startswith("2 runs at a time ") for line in progress)  # after half a minute, on a slow machine

@@ -46,9 +46,11 @@ def test_a_table_without_rows_shows_the_papers_numbers_and_trains_nothing(run, n
     assert "svhn/wrn-28-10: runnable, recipes/paper/svhn-wrn-28-10.toml" in out
     assert "cifar100/wrn-28-10: needs" in out
     assert not (narrow / "runs").exists()
-    assert "made by: outspan theory verify" in run("reproduce", "table-1", "--rows", "x", code=2)
+    assert "table-1 has no rows to run; use this command instead: outspan theory verify" in run(
+        "reproduce", "table-1", "--rows", "x", code=2
+    )
     assert "nothing to run: give a table and --rows" in run("reproduce", "table-3", "--scale", "0.1", code=2)
-    assert "--rows x of which table?" in run("reproduce", "--rows", "x", code=2)
+    assert "--rows needs a table, e.g. outspan reproduce table-3 --rows x" in run("reproduce", "--rows", "x", code=2)
 
 
 def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, monkeypatch):
@@ -59,7 +61,7 @@ def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, m
     assert lines["svhn/wrn-28-10", "baseline"].split()[-2:] == ["*", "96.9"]
     assert lines["svhn/wrn-28-10", "ta"].split()[-2:] == ["*", "-"]
     assert "svhn/wrn-28-10 pba: needs --policy-file pba=FILE: schedules/" in out
-    assert "* scaled: 0.001 of the epochs and of the images" in out
+    assert "* scaled: 0.001 of the epochs and images (at least 1 epoch and 2 batches). Not comparable" in out
     found = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())
     assert [(cell["method"], cell["seeds"], len(cell["accuracies"])) for cell in found["cells"]] == [
         ("baseline", [0, 1], 2), ("pba", [], 0), ("ra", [0, 1], 2), ("ta", [0, 1], 2), ("uncertain", [0, 1], 2),
@@ -88,7 +90,7 @@ def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, m
         (("table-3", "--rows", "svhn/x"), "unknown row 'svhn/x'"),
         (("table-3", "--rows", "svhn/wrn-28-10", "--methods", "rar"), "unknown method 'rar', did you mean"),
         (("table-3", "--rows", "svhn/wrn-28-10", "--scale", "2"), "scale must lie in (0, 1], got 2"),
-        (("table-3", "--rows", "svhn/wrn-28-10", "--policy-file", "x"), "--policy-file is METHOD=FILE"),
+        (("table-3", "--rows", "svhn/wrn-28-10", "--policy-file", "x"), "--policy-file must be METHOD=FILE"),
         (("table-3", "--rows", "svhn/wrn-28-10", "--seeds", "0"), "Invalid value for '--seeds'"),
     ],
 )

@@ -26,13 +26,13 @@ def test_compositions_then_a_core_that_trains(asked, tmp_path, run):
     ):
         said = run("compose", *asked, *names, *extra, "-o", out)
         assert words in said
-        assert "votes were tied, as an even number of seeds often is: their label was drawn by lot" in said
+        assert "votes were tied and were decided at random. Ties are common with an even number of seeds." in said
         found = json.loads((out / f"{name}.json").read_text())
         assert {tuple(pair[end] for end in ("first", "second")) for pair in found["pairs"]} == {
             ("rotate", "random_crop"), ("random_crop", "rotate"),
         }  # fmt: skip
-        edges = [f"{first} → {second}: cuts it by" for first, second in found["edges"]]
-        assert all(edge in said for edge in edges or ["No second transform cuts the error"])
+        edges = [f"{first} → {second}: reduces the error by" for first, second in found["edges"]]
+        assert all(edge in said for edge in edges or ["No second transform reduces the error"])
         with Image.open(out / f"{name}.png") as image:
             assert image.format == "PNG"
     before = sorted((out / "models").iterdir())
@@ -55,8 +55,8 @@ def test_mixup_twice_the_same_bytes(asked, tmp_path, run):
     assert (tmp_path / "one" / "mixup.json").read_bytes() == (tmp_path / "two" / "mixup.json").read_bytes()
     found = json.loads((tmp_path / "one" / "mixup.json").read_text())
     assert f"weight decay {found['weight_decay']['chosen']:g}" in said
-    assert "and mixup, 100 % same class" in said
-    assert "16 train images held out" in said
+    assert "+ mixup, 100 % same class" in said
+    assert "16 held-out training images" in said
     with Image.open(tmp_path / "one" / "mixup.png") as image:
         assert image.size == (1650, 1200)
 
@@ -65,7 +65,8 @@ def test_mixup_corrects_at_the_shares_asked_for(asked, tmp_path, run):
     said = run("mixup", *asked, "--l2", "1e-3", "--shares", "0.25", "-o", tmp_path / "m")
     (entry,) = json.loads((tmp_path / "m" / "mixup.json").read_text())["margins"]["corrected"]
     assert entry["share"] == 0.25
-    assert ("Mixup, 25 % same class, corrects" in said) == ("Over all that it gets wrong" in said) == (entry["count"] > 0)
+    found = ("Mixup with 25 % same class corrects" in said, "on all images that it gets wrong" in said)
+    assert found == (entry["count"] > 0,) * 2
 
 
 def test_mixup_that_corrects_nothing_has_no_margins_to_compare():
@@ -74,8 +75,8 @@ def test_mixup_that_corrects_nothing_has_no_margins_to_compare():
     assert len(_mixup_remarks(found | {"margins": margins})) == 1
     margins["corrected"].append({"share": 0.5, "count": 2, "broken": 1, "mean_margin": 0.75})
     assert _mixup_remarks(found | {"margins": margins})[1:] == [
-        "Mixup, 50 % same class, corrects 2 and breaks 1; the baseline's mean margin there is 0.75.",
-        "Over all that it gets wrong it is 0.50.",
+        "Mixup with 50 % same class corrects 2 images and breaks 1. Mean margin of the baseline on the corrected images: 0.75.",
+        "Mean margin of the baseline on all images that it gets wrong: 0.50.",
     ]
 
 
@@ -125,7 +126,7 @@ def test_refusals(asked, few, tmp_path, run):
         assert "'mixup' mixes labels" in run(command, *asked, *out, "--transforms", "rotate,mixup", code=2)
         assert f"{command} sets depth itself" in run(command, *asked, *out, "--set", "depth=2", code=2)
     assert "mixup sets same_class itself" in run("mixup", *asked, *out, "--set", "same_class=1", code=2)
-    assert "--l2 must be numbers with commas, got '1e-3,x'" in run("mixup", *asked, *out, "--l2", "1e-3,x", code=2)
+    assert "--l2 must be comma-separated numbers, got '1e-3,x'" in run("mixup", *asked, *out, "--l2", "1e-3,x", code=2)
     refused = "shares of the same class must lie in [0, 1], at least one, got [0.0, 2.0]"
     assert refused in run("mixup", *asked, *out, "--shares", "0,2", code=2)
     assert "weight decays must be 0 or more" in run("mixup", *asked, *out, "--l2", "nan,1", code=2)

@@ -84,9 +84,9 @@ def test_refusals(run, tmp_path):
     assert "must be finite numbers by transform" in run(*arguments, "--measured", bad, code=2)
     bad.write_text('{"rotate": 1, "invert": 2, "blur": 3}')
     few = run(*arguments, "--measured", bad, "--figure", tmp_path / "rank.png", code=2)
-    assert "needs the scores of at least three of the transforms" in few
+    assert "needs scores for at least three of the transforms" in few
     nowhere = tmp_path / "none" / "rank.json"
-    assert f"there is no folder {nowhere.parent}" in run(*arguments[:-1], nowhere, code=2)
+    assert f"folder {nowhere.parent} does not exist" in run(*arguments[:-1], nowhere, code=2)
     assert "not a readable JSON file" in run(*arguments, "--measured", tmp_path / "none.json", code=2)
     assert "--measured" in run(*arguments, "--figure", tmp_path / "rank.png", code=2)
     assert "'mixup' mixes labels" in run("rank", "--data", "digits", "--transforms", "mixup", "-o", tmp_path / "r.json", code=2)

@@ -86,7 +86,7 @@ def test_predict_takes_folders_and_leaves_out_what_is_no_image(trained, tmp_path
     assert [Path(line.split()[0]).name for line in told] == ["a.png", "c.png"]
     assert "b.png: cannot be read as an image" in run("predict", trained, folder / "b.png", code=2)
     (tmp_path / "empty").mkdir()
-    assert "empty: a folder without files of .bmp, " in run("predict", trained, tmp_path / "empty", code=2)
+    assert "empty: no supported files in this folder, expected .bmp, " in run("predict", trained, tmp_path / "empty", code=2)
 
 
 def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, run):
@@ -125,7 +125,7 @@ def test_evaluate_takes_a_folder_of_classes_and_says_what_is_missing(tmp_path, r
     assert alone.pop("tested")["part"] == "whole"
     assert alone == own
     (tmp_path / "set").rename(tmp_path / "moved")
-    assert "set: no longer there; with --data it is taken from elsewhere" in run("evaluate", tmp_path / "run", code=2)
+    assert "set: no longer exists; pass --data with its new path" in run("evaluate", tmp_path / "run", code=2)
     shutil.rmtree(tmp_path / "moved" / "val" / "n01443537")
     said = run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val")
     assert "of 3 test images" in said
@@ -186,7 +186,7 @@ def test_the_mean_over_classes_does_not_let_a_rare_one_go(tiny, trained, tmp_pat
     images[-10:-1] = 255 - images[-10:-1]  # nine of the ten light ones are dark
     np.savez(tmp_path / "other.npz", **arrays | {"test_images": images, "test_labels": labels})
     said = run("evaluate", trained, "--data", tmp_path / "other.npz")
-    assert "accuracy 77.50 % of 40 test images, 55.00 % the mean over classes" in said  # 31 of 40; of 30 of 30 and 1 of 10
+    assert "accuracy 77.50 % of 40 test images, balanced accuracy 55.00 %" in said  # 31 of 40; of 30 of 30 and 1 of 10
 
 
 def test_a_run_that_has_not_ended_is_said(tiny, tmp_path, monkeypatch, capsys):
@@ -196,7 +196,7 @@ def test_a_run_that_has_not_ended_is_said(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["outspan", "evaluate", str(tmp_path / "run")])
     with pytest.raises(SystemExit):
         main()
-    assert capsys.readouterr().err == f"outspan: {tmp_path / 'run'} has ended 1 of its 3 epochs\n"
+    assert capsys.readouterr().err == f"outspan: {tmp_path / 'run'} is not finished: 1 of 3 epochs\n"
 
 
 def test_compositions_are_drawn(tiny, tmp_path, run):

@@ -67,7 +67,9 @@ def test_a_set_comes_whole(server, tmp_path):
 def test_what_broke_off_goes_on(server, tmp_path):
     server.at_most = 300_000
     for here in (300_000, 600_000, 900_000):
-        with pytest.raises(ValueError, match=f"broke off after {here:,} bytes .*; the same command goes on"):
+        with pytest.raises(
+            ValueError, match=f"download interrupted after {here:,} bytes .*; run the same command again to resume"
+        ):
             fetch("toy", tmp_path)
         assert not (tmp_path / "toy").exists()
     assert (fetch("toy", tmp_path) / "a.bin").read_bytes() == BODY
@@ -76,7 +78,7 @@ def test_what_broke_off_goes_on(server, tmp_path):
 
 def test_a_server_that_forgets_ranges_starts_over(server, tmp_path):
     server.at_most, server.resumes = 300_000, False
-    with pytest.raises(ValueError, match="broke off after 300,000 bytes"):
+    with pytest.raises(ValueError, match="download interrupted after 300,000 bytes"):
         fetch("toy", tmp_path)
     server.at_most = len(BODY)
     assert (fetch("toy", tmp_path) / "a.bin").read_bytes() == BODY
@@ -103,7 +105,7 @@ def test_what_the_server_says_is_said(server, tmp_path):
 
 def test_no_server_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SOURCES", {"toy": ("toy", (Source("http://127.0.0.1:9/a.bin", "0" * 64),))})
-    with pytest.raises(ValueError, match="broke off after 0 bytes"):
+    with pytest.raises(ValueError, match="download interrupted after 0 bytes"):
         fetch("toy", tmp_path)
 
 

@@ -87,12 +87,13 @@ def test_a_run_goes_on_where_its_data_has_moved(tmp_path):
     recipe = replace(SMALL, data=str(tmp_path / "set"), size=8, batch=5, epochs=2)
     said = []
     train(recipe, out=tmp_path / "whole", on_begin=said.append)
-    assert said == ["12 train and 6 test images, 6 held out, 2 classes, 3 x 8 x 8; mlp, 19,502 parameters; none; cpu"]
+    samples, model = "12 train and 6 test images, 6 for validation, 2 classes, 3 x 8 x 8", "model mlp, 19,502 parameters"
+    assert said == [f"{samples}; {model}; policy none; device cpu"]
     with pytest.raises(Stopped):
         train(recipe, out=tmp_path / "run", on_step=lambda progress: progress["step"] == 4)
     (tmp_path / "set").rename(tmp_path / "moved")
     train(replace(recipe, data=str(tmp_path / "moved")), out=tmp_path / "run", on_begin=said.append)
-    assert said[1].endswith("; goes on at step 4 of 6")
+    assert said[1].endswith("; resuming at step 4 of 6")
     assert all(torch.equal(one, final(tmp_path / "run")[0][name]) for name, one in final(tmp_path / "whole")[0].items())
     assert "validation_accuracy" in final(tmp_path / "run")[1]["metrics"][-1]
     train(replace(recipe, data=str(tmp_path / "moved")), out=tmp_path / "run", on_begin=said.append)

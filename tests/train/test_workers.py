@@ -67,7 +67,7 @@ def in_threads(monkeypatch):
     ("error", "raised", "message"),
     [
         (ValueError("invert, seed 0: bad"), ValueError, "invert, seed 0: bad"),
-        (None, Stopped, "stopped; the same command goes on"),
+        (None, Stopped, "stopped; run the same command again to resume"),
     ],
     ids=["fails", "stopped"],
 )
@@ -201,6 +201,8 @@ def test_a_process_that_is_killed_is_said_and_ends_the_others(capfd, monkeypatch
 
     monkeypatch.setattr(multiprocessing.synchronize.SemLock, "__init__", refuse)
     runs = [(f"run {i}", partial(die, i == 0)) for i in range(6)]
-    with pytest.raises(ValueError, match="the process of a run was killed, maybe for memory; the same command goes on"):
+    with pytest.raises(
+        ValueError, match="the process of a run was killed, maybe out of memory; run the same command again to resume"
+    ):
         run_all(runs, jobs=2)
     assert "Traceback" not in capfd.readouterr().err

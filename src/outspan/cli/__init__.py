@@ -22,18 +22,20 @@ app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base of click's errors, wherever typer keeps click
 
 
-def _say_version(asked: bool) -> bool:
-    if asked:
+def _show_version(requested: bool) -> bool:
+    if requested:
         echo(f"outspan {version('outspan')}")
         raise typer.Exit
-    return asked
+    return requested
 
 
 @app.callback()
 def outspan(
-    asked: Annotated[bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which this is.")] = False,
+    requested: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
-    """Data augmentation that chooses itself: exact, per sample, fast."""
+    """Exact and fast data augmentation, with transforms chosen per sample."""
 
 
 app.command("train")(training.train_command)

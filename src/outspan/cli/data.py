@@ -1,4 +1,4 @@
-"""Commands about data sets: which are here, and bringing one."""
+"""Commands for data sets: list and download."""
 
 from typing import Annotated
 
@@ -6,30 +6,32 @@ import typer
 
 from outspan.cli.output import echo
 
-app = typer.Typer(help="List the data sets that are known by name, and bring one here.", no_args_is_help=True)
+app = typer.Typer(help="List and download data sets.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_command() -> None:
-    """List the data sets that are known by name, and which of them are here.
+    """List the known data sets, and which of them are available.
 
     Example: outspan data list
     """
     from outspan.data.sets import SETS, load, root
 
-    echo(f"looked for in {root()}")
+    echo(f"data folder: {root()}")
     for name in SETS:
         try:
             found = load(name)
-            said = f"{len(found.train):,} train and {len(found.test):,} test {found.test.noun}, {len(found.classes)} classes"
+            status = f"{len(found.train):,} train and {len(found.test):,} test {found.test.noun}, {len(found.classes)} classes"
         except ValueError as error:
-            said = f"not here: {error}"
-        echo(f"{name:>10}  {said}")
+            status = f"not available: {error}"
+        echo(f"{name:>10}  {status}")
 
 
 @app.command("fetch")
-def fetch_command(name: Annotated[str, typer.Argument(help="mnist, cifar10, cifar100, svhn or imdb.")]) -> None:
-    """Download a data set from its authors, checked by SHA-256; what breaks off goes on with the same command.
+def fetch_command(name: Annotated[str, typer.Argument(help="Data set: mnist, cifar10, cifar100, svhn or imdb.")]) -> None:
+    """Download a data set from its authors and verify its SHA-256.
+
+    If the download is interrupted, run the same command again to resume.
 
     Example: outspan data fetch cifar10
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def transforms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
-    """List every transform, of images and then of texts, with its unit, its range and its limit.
+    """List all image and text transforms with their units, ranges and limits.
 
     Example: outspan transforms --json
     """
@@ -42,7 +42,7 @@ def transforms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON 
     from rich.table import Table
 
     console = Console()
-    columns = ["transform", "of", "level 0 → ±1", "unit", "levels", "what it does"]
+    columns = ["transform", "input", "level 0 → ±1", "unit", "levels", "description"]
     columns = columns if console.width >= 150 else columns[:-1]  # a sentence does not fit beside the rest
     table = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for entry in entries:
@@ -61,13 +61,15 @@ def transforms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON 
 
 
 def apply_command(
-    image: Annotated[Path, typer.Argument(help="The image to read.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The image to write.")],
-    ops: Annotated[str, typer.Option(help='Transforms with their levels, in order, e.g. "rotate:0.5,invert".')],
-    partner: Annotated[Path | None, typer.Option(help="The second image of mixup and cutmix.")] = None,
-    seed: Annotated[int, typer.Option(help="Where cutout, cutmix and the crops are placed.")] = 0,
+    image: Annotated[Path, typer.Argument(help="Input image.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Output image.")],
+    ops: Annotated[
+        str, typer.Option(help='Comma-separated transforms with levels, applied in order, e.g. "rotate:0.5,invert".')
+    ],
+    partner: Annotated[Path | None, typer.Option(help="Second image for mixup and cutmix.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed for the position of cutout, cutmix and crops.")] = 0,
 ) -> None:
-    """Apply transforms to one image, exactly as Pillow would.
+    """Apply transforms to one image. The result is the same as with Pillow.
 
     Example: outspan apply cat.png -o out.png --ops "rotate:0.5,cutout:0.8"
     """
@@ -85,7 +87,7 @@ def apply_command(
         images.append(_fit(read_image(partner), pixels, partner))
     for name in names:
         if find(name).mixes and partner is None:
-            raise ValueError(f"{name!r} mixes two images: name the second with --partner")
+            raise ValueError(f"{name!r} mixes two images: pass the second with --partner")
     places = rng.generator(seed, "apply").random((len(names), 4)).tolist()
     plan = Plan.of(
         [names, []][: len(images)],
@@ -98,8 +100,8 @@ def apply_command(
 
 
 def gallery(
-    out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")],
-    image: Annotated[Path | None, typer.Argument(help="The image to show; an embedded photograph if none.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="PNG file to write.")],
+    image: Annotated[Path | None, typer.Argument(help="Image to show. Default: an included photograph.")] = None,
 ) -> None:
     """Draw every transform at several levels.
 
@@ -109,7 +111,7 @@ def gallery(
     from outspan.report.gallery import gallery as draw
 
     if out.suffix.lower() != ".png":
-        raise ValueError(f"{out}: the gallery is a .png file, got {out.suffix!r}")
+        raise ValueError(f"{out}: must be a .png file, got {out.suffix!r}")
     figure = draw(example_image() if image is None else read_image(image))
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))
     echo(f"wrote {out}")
@@ -123,7 +125,7 @@ def parse_ops(text: str) -> tuple[list[str], list[float]]:
     for part in text.split(","):
         name, _, level = part.strip().partition(":")
         if not name:
-            raise ValueError(f"an empty transform in {text!r}")
+            raise ValueError(f"empty transform name in {text!r}")
         transform = find(name)
         if transform.graded and not level:
             raise ValueError(f"{name!r} needs a level, e.g. {name}:0.5")

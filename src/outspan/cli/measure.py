@@ -13,17 +13,21 @@ from outspan.files import write_json, write_whole
 _STYLES = {"better": "green", "worse": "red", "not told apart": ""}
 
 
-Out = Annotated[Path, typer.Option("-o", "--out", help="The folder; what is there already is not trained again.")]
+Out = Annotated[Path, typer.Option("-o", "--out", help="Output folder. Finished models in it are not trained again.")]
 RecipeFile = Annotated[Path | None, typer.Argument(help=RECIPE_HELP)]
 DataName = Annotated[str | None, typer.Option("--data", help=DATA_HELP)]
-ModelName = Annotated[str | None, typer.Option("--model", help="mlp (the paper's, unless a recipe names one), convnet, …")]
-Seeds = Annotated[int, typer.Option("--seeds", help="Models of each, seeds 0, 1, …; at least 2.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="Model: mlp, convnet, … Default: that of the recipe, or mlp as in the paper.")
+]
+Seeds = Annotated[int, typer.Option("--seeds", help="Number of models per configuration (seeds 0, 1, …), at least 2.")]
 Probability = Annotated[
     float | None,
-    typer.Option("--probability", help="How often an image or a text gets a transform.", show_default="0.5; text: 1"),
+    typer.Option(
+        "--probability", help="Probability of applying a transform to an image or a text.", show_default="0.5; text: 1"
+    ),
 ]
 Shared = Annotated[
-    bool, typer.Option("--shared-batches", help="Show all seeds the same batches: faster, but it changes the measure.")
+    bool, typer.Option("--shared-batches", help="Train all seeds on the same batches. Faster, but it changes the results.")
 ]
 
 
@@ -32,16 +36,16 @@ def measure_command(
     recipe: RecipeFile = None,
     data: DataName = None,
     model: ModelName = None,
-    transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
+    transforms: Annotated[str, typer.Option(help="Comma-separated transforms, or all.")] = "all",
     seeds: Seeds = 9,
     probability: Probability = None,
     changes: Set = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
-    """Measure what each transform does: the error of a vote over seeds, and how far the seeds disagree.
+    """Measure the effect of each transform: the error of the majority vote over seeds, and how much the seeds disagree.
 
-    Ctrl-C stops; the same command goes on.
+    Ctrl-C stops. Run the same command again to resume.
 
     Example: outspan measure --data digits --transforms rotate,shear_x,invert --seeds 9 -o runs/measured
     """
@@ -80,23 +84,23 @@ def base_recipe(
     from outspan.data.sets import is_textual
     from outspan.train.loop import found_from_anywhere
 
-    asked = read_changes(changes or [])
-    for key in asked:
+    requested = read_changes(changes or [])
+    for key in requested:
         if key in own:
-            raise ValueError(f"{command} sets {key} itself; what it leaves to you is in outspan {command} --help")
+            raise ValueError(f"{command} sets {key} itself, so --set {key} is not allowed; see outspan {command} --help")
     stored = {} if path is None else read_values(path)
     if unused := [key for key, value in stored.items() if key in own and value != "none"]:  # the baseline has none of it, too
-        echo(f"outspan: {command} sets these itself, whatever {path} says: {', '.join(unused)}", err=True)
-    textual = is_textual(asked.get("data") or data or str(stored.get("data", "")))
+        echo(f"outspan: {command} sets these keys itself and ignores their values in {path}: {', '.join(unused)}", err=True)
+    textual = is_textual(requested.get("data") or data or str(stored.get("data", "")))
     given = given_options(data=data, model=model or (None if textual or "model" in stored else "mlp"))
     return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], is_textual))
 
 
-def probability_for(recipe: Any, asked: float | None) -> float:
-    """Return how often a study applies a transform where it is not said: as the paper measures images, and trains on text."""
+def probability_for(recipe: Any, requested: float | None) -> float:
+    """Return the probability of a transform in a study. Its default is that of the paper: 0.5 for images, 1 for text."""
     from outspan.data.sets import is_textual
 
-    return asked if asked is not None else 1.0 if is_textual(recipe.data) else 0.5
+    return requested if requested is not None else 1.0 if is_textual(recipe.data) else 0.5
 
 
 def names_in(text: str, recipe: Any) -> tuple[str, ...]:
@@ -105,13 +109,13 @@ def names_in(text: str, recipe: Any) -> tuple[str, ...]:
     from outspan.policies.named import SETS_OF_TRANSFORMS
 
     if text.strip() in ("all", *SETS_OF_TRANSFORMS):
-        asked = SETS_OF_TRANSFORMS.get(text.strip())
-        return tuple(name for name in measurable(recipe.data, recipe.cache) if asked is None or name in asked)
+        requested = SETS_OF_TRANSFORMS.get(text.strip())
+        return tuple(name for name in measurable(recipe.data, recipe.cache) if requested is None or name in requested)
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def write_found(out: Path, numbers: str, found: Mapping[str, Any], picture: str, figure: Any, *others: str) -> None:
-    """Write a study's numbers and picture, and say so."""
+    """Write the numbers and the figure of a study, and print their names."""
     write_json(out / numbers, found)
     write_whole(out / picture, lambda partial: figure.savefig(partial, format="png"))
     echo(f"wrote {', '.join([numbers, *others])} and {picture} in {out}")
@@ -122,7 +126,7 @@ def _table(found: Mapping[str, Any]) -> Any:
 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))  # within 80 columns
     table.add_column("transform", no_wrap=True)
-    for title in ("accuracy", "error", "against the baseline", "instability", "corrected", "broken"):
+    for title in ("accuracy", "error", "vs. baseline", "instability", "corrected", "broken"):
         table.add_column(title, justify="right")
     entries = {"baseline": found["baseline"], **found["transforms"]}
     for name, entry in sorted(entries.items(), key=lambda item: (item[1]["error"]["value"], item[0])):
@@ -141,24 +145,24 @@ def _table(found: Mapping[str, Any]) -> Any:
 def _remarks(found: Mapping[str, Any], earlier: Sequence[str], unfinished: Sequence[str]) -> list[str]:
     """Say how to read the table, and what a reader must not overlook."""
     seeds, samples, kind, entries = len(found["seeds"]), found["samples"], found["kind"], found["transforms"]
-    said = [f"In %, of {seeds} seeds on {samples:,} test {kind}; 95 % intervals over {kind}, the models as they are."]
+    lines = [f"Values in %, {seeds} seeds, {samples:,} test {kind}. 95 % intervals over test {kind}, for these trained models."]
     for verdict in ("better", "worse"):
         names = [name for name, entry in entries.items() if entry["difference"]["verdict"] == verdict]
-        said.append(f"{verdict.capitalize()} than the baseline, beyond that interval: {', '.join(names) or 'none'}.")
+        lines.append(f"Significantly {verdict} than the baseline: {', '.join(names) or 'none'}.")
     if earlier:
-        said.append(f"Measured earlier, in the same folder: {', '.join(earlier)}.")
+        lines.append(f"Measured earlier in the same folder: {', '.join(earlier)}.")
     if unfinished:
-        said.append(f"Measured earlier with fewer seeds, and left out until all {seeds} are there: {', '.join(unfinished)}.")
-    return said + said_of_votes(found)
+        lines.append(f"Not shown, measured earlier with fewer than {seeds} seeds: {', '.join(unfinished)}.")
+    return lines + said_of_votes(found)
 
 
 def said_of_votes(found: Mapping[str, Any]) -> list[str]:
     """Say what a reader must know before the numbers: votes without a majority, shared batches, models that learnt nothing."""
-    even = ", as an even number of seeds often is" if len(found["seeds"]) % 2 == 0 else ""
-    tied = f"{found['ties']:,} of {found['votes']:,} votes were tied{even}: their label was drawn by lot."
+    even = " Ties are common with an even number of seeds." if len(found["seeds"]) % 2 == 0 else ""
+    tied = f"{found['ties']:,} of {found['votes']:,} votes were tied and were decided at random.{even}"
     chance = (
-        f"The baseline is right no more often than always naming the largest class ({100 * found['largest_class']:.2f} %): it "
-        "has learnt nothing, and these numbers say nothing of a transform. Train longer, --set epochs=…, or another --model."
+        f"The model without transforms is not above the majority-class baseline ({100 * found['largest_class']:.2f} %), so "
+        "these results say nothing about the transforms. Train longer with --set epochs=…, or use another --model."
     )
-    said = ([tied] if found["ties"] else []) + ([f"Shared batches: {found['note']}."] if "note" in found else [])
-    return said if found["learnt"] else [*said, chance]
+    lines = ([tied] if found["ties"] else []) + ([f"Shared batches: {found['note']}."] if "note" in found else [])
+    return lines if found["learnt"] else [*lines, chance]

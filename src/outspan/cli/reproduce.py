@@ -16,22 +16,22 @@ METHODS = "baseline,ra,uncertain"
 
 def reproduce(
     table: Annotated[
-        str | None, typer.Argument(help="table-1 … table-7, figure-1 … figure-6, imdb; all of them without one.")
+        str | None, typer.Argument(help="table-1 … table-7, figure-1 … figure-6 or imdb. Lists all if omitted.")
     ] = None,
-    rows: Annotated[str, typer.Option(help="Rows with commas, e.g. cifar10/wrn-28-10; none shows what there is.")] = "",
+    rows: Annotated[str, typer.Option(help="Comma-separated rows, e.g. cifar10/wrn-28-10. Shows the rows if omitted.")] = "",
     methods: Annotated[
-        str, typer.Option(help="Methods with commas: baseline, aa, fast-aa, pba, ra, ta, adv-aa, random, uncertain.")
+        str, typer.Option(help="Comma-separated methods: baseline, aa, fast-aa, pba, ra, ta, adv-aa, random, uncertain.")
     ] = METHODS,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, seeds 0, 1, …; the paper has 4.")] = 1,
-    scale: Annotated[float, typer.Option(help="A share of the epochs and images, to see that it runs.")] = 1.0,
-    policy_file: Annotated[list[str] | None, typer.Option(help="METHOD=FILE, the published file of fast-aa or pba.")] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the runs; what is there is gone on with.")] = Path(
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs per cell (seeds 0, 1, …). The paper uses 4.")] = 1,
+    scale: Annotated[float, typer.Option(help="Fraction of the epochs and images to use, for a quick test.")] = 1.0,
+    policy_file: Annotated[list[str] | None, typer.Option(help="METHOD=FILE: published policy file of fast-aa or pba.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Output folder. Existing runs in it are resumed.")] = Path(
         "runs/reproduce"
     ),
-    compile: Annotated[bool, typer.Option("--compile", help="Compile the models first (torch.compile).")] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the models with torch.compile.")] = False,
     skip_bad: SkipBad = 0,
 ) -> None:
-    """List the paper's tables and figures, and what of each is here; or run cells of one, beside the paper's numbers.
+    """List the tables and figures of the paper with their status, or run cells of one and compare them with the paper.
 
     Example: outspan reproduce table-3 --rows cifar10/wrn-28-10 --methods baseline,ra,ta,uncertain --seeds 2 --scale 0.05
     """
@@ -44,29 +44,29 @@ def reproduce(
     paper.recipes()  # refused where there are none: what is called runnable would not run
     if table is None:
         if rows:
-            raise ValueError(f"--rows {rows} of which table? e.g. outspan reproduce table-3 --rows {rows}")
+            raise ValueError(f"--rows needs a table, e.g. outspan reproduce table-3 --rows {rows}")
         for name, item in paper.PAPER.items():
             echo_lines(f"{name:>9}  {item.title}\n           {paper.status(item)}")
         return
     item = paper.find_item(table)
     if not rows:
-        said = paper.status(item)
-        echo_lines(f"{table}: {item.title}\n{said}" + ("" if item.command in said else f"\nmade by: {item.command}"))
+        status = paper.status(item)
+        echo_lines(f"{table}: {item.title}\n{status}" + ("" if item.command in status else f"\ncommand: {item.command}"))
         if item.cells:
             _show_paper(item)
         return
     if not item.cells:
-        raise ValueError(f"{table} has no rows to run; it is made by: {item.command}")
+        raise ValueError(f"{table} has no rows to run; use this command instead: {item.command}")
     check_scale(scale)
-    asked = list(plan_cells(item, _names(rows), _names(methods), _files(policy_file or [])))
+    requested = list(plan_cells(item, _names(rows), _names(methods), _files(policy_file or [])))
     folder = out / table / f"scale-{scale:g}"
     options = {"device": device(), "compile": compile, "skip_bad": skip_bad, "watch": partial(training_progress, reads=True)}
-    cells = run_cells(asked, seeds=seeds, scale=scale, out=folder, **options)
+    cells = run_cells(requested, seeds=seeds, scale=scale, out=folder, **options)
     _show(table, cells, seeds, scale)
     if any(cell.accuracies for cell in cells):
         found = {"table": table, "scale": scale, **_setting(), "cells": record(item, cells, folder)}
         write_json(folder / f"{table}.json", found)
-        echo(f"wrote {folder / f'{table}.json'}" + ("; in results/ it counts as measured here" if scale == 1 else ""))
+        echo(f"wrote {folder / f'{table}.json'}" + ("; copy it to results/ to list it as measured" if scale == 1 else ""))
     if any(cell.failed for cell in cells) or not any(cell.accuracies for cell in cells):
         raise typer.Exit(1)
 
@@ -91,16 +91,16 @@ def _show(table: str, cells: Sequence[Any], seeds: int, scale: float) -> None:
 
     mark = "" if scale == 1 else " *"
     lines = [[cell.row, cell.method, cell.said + (mark if cell.accuracies else ""), cell.paper] for cell in cells]
-    Console().print(_table(["row", "method", "here, %", "paper, %"], lines))
+    Console().print(_table(["row", "method", "measured, %", "paper, %"], lines))
     for cell in cells:
         if cell.why_not:
             echo(f"{cell.row} {cell.method}: {cell.why_not}")
     several = "one seed" if seeds == 1 else f"mean ± std of {seeds} seeds"
-    theirs = "the paper's own is the best epoch's, of 4 seeds but for ImageNet, the others' as published"
-    echo(f"{table}: test accuracy after the last epoch, {several}; {theirs}.")
+    theirs = "best epoch over 4 seeds for its own method (except ImageNet), other methods as published"
+    echo(f"{table}: test accuracy after the last epoch, {several}. Paper: {theirs}.")
     if scale != 1:
         least = "at least 1 epoch and 2 batches"
-        echo(f"* scaled: {scale:g} of the epochs and of the images, {least}; no number to set beside the paper's.")
+        echo(f"* scaled: {scale:g} of the epochs and images ({least}). Not comparable with the paper.")
 
 
 def _table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:
@@ -134,6 +134,6 @@ def _files(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         method, equals, file = text.partition("=")
         if not equals or method not in FILES:
-            raise ValueError(f"--policy-file is METHOD=FILE, a method of {', '.join(FILES)}, got {text!r}")
+            raise ValueError(f"--policy-file must be METHOD=FILE, where METHOD is one of {', '.join(FILES)}, got {text!r}")
         found[method] = file
     return found

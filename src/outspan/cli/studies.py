@@ -33,17 +33,17 @@ def compose_command(
     recipe: RecipeFile = None,
     data: DataName = None,
     model: ModelName = None,
-    transforms: Annotated[str, typer.Option(help="Names with commas, at least 2, or all.")] = _FIVE,
-    additive: Annotated[bool, typer.Option("--additive", help="Blend the two evenly instead of one after the other.")] = False,
+    transforms: Annotated[str, typer.Option(help="Comma-separated transforms (at least 2), or all.")] = _FIVE,
+    additive: Annotated[bool, typer.Option("--additive", help="Blend both outputs equally instead of chaining them.")] = False,
     seeds: Seeds = 9,
     probability: Probability = None,
     changes: Set = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
-    """Measure every pair of some transforms, and draw which help which: B after A cuts the error of A by over 10 %.
+    """Measure every pair of transforms, and draw the pairs where B after A reduces the error of A by more than 10 %.
 
-    In the folder of a measure of the same settings the baseline and the transforms alone are not trained again.
+    In a folder of `outspan measure` with the same settings, the baseline and the single transforms are not trained again.
 
     Example: outspan compose --data digits --transforms rotate,random_crop,cutout --seeds 9 -o runs/measured
     """
@@ -72,16 +72,16 @@ def core_command(
     recipe: RecipeFile = None,
     data: DataName = None,
     model: ModelName = None,
-    transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = _FIVE,
+    transforms: Annotated[str, typer.Option(help="Comma-separated transforms, or all.")] = _FIVE,
     seeds: Seeds = 9,
     probability: Probability = None,
     changes: Set = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
-    """Find the smallest set of transforms within 10 % of the best error score, greedily, and write its recipe.
+    """Find the smallest set of transforms within 10 % of the best error (greedy search), and write its recipe.
 
-    Shares its folder with measure and compose. The recipe trains: outspan train DIR/core.toml -o RUN
+    The folder can be shared with measure and compose. To train the recipe: outspan train DIR/core.toml -o RUN
 
     Example: outspan core --data digits --transforms rotate,random_crop,cutout,translate_x --seeds 9 -o runs/measured
     """
@@ -96,25 +96,26 @@ def core_command(
     found = chosen.found
     for entry in found["path"]:
         low, high = (100 * end for end in entry["interval"])
-        said = f"{100 * entry['error']:5.2f} % ({low:.2f} to {high:.2f})  {' + '.join(entry['transforms']) or 'none'}"
-        echo(said + ("  ← core" if entry["transforms"] == found["core"] else ""))
+        line = f"{100 * entry['error']:5.2f} % ({low:.2f} to {high:.2f})  {' + '.join(entry['transforms']) or 'none'}"
+        echo(line + ("  ← core" if entry["transforms"] == found["core"] else ""))
     cost = found["cost"]
     echo(
-        f"Error of a vote of {seeds} seeds on {found['samples']:,} test {found['kind']}; {cost['models']} models in all. "
-        f"The core comes to {cost['transforms_an_image']:g} transforms an image."
+        f"Error of the majority vote of {seeds} seeds on {found['samples']:,} test {found['kind']}. "
+        f"Number of models: {cost['models']}. Transforms per image in the core set: {cost['transforms_an_image']:g}."
     )
-    for line in [f"Chosen by these test {found['kind']}: expect a little more error on others.", *said_of_votes(found)]:
+    biased = f"The core set was selected on these test {found['kind']}. Expect a slightly higher error on new data."
+    for line in [biased, *said_of_votes(found)]:
         echo(line)
     error, best = (f"{100 * entry['error']:.2f} %" for entry in (found, found["best"]))
-    said = f"Error of a vote of {seeds} seeds: {error}; of the best set found: {best}."
+    comment = f"Error of the majority vote of {seeds} seeds: {error}. Best set: {best}."
     text = write_recipe(
         chosen.recipe,
-        f"The core set that `outspan core` found: {' + '.join(found['core']) or 'none'}.",
-        said,
+        f"The core set found by `outspan core`: {' + '.join(found['core']) or 'none'}.",
+        comment,
     )
     write_whole(out / "core.toml", lambda partial: partial.write_text(text, encoding="utf-8"))
     write_json(out / "core.json", found)
-    echo(f"wrote core.json and core.toml in {out}; train with it: outspan train {out / 'core.toml'} -o RUN")
+    echo(f"wrote core.json and core.toml in {out}. To train: outspan train {out / 'core.toml'} -o RUN")
 
 
 def mixup_command(
@@ -123,15 +124,15 @@ def mixup_command(
     data: DataName = None,
     model: ModelName = None,
     l2: Annotated[
-        str, typer.Option("--l2", help="Weight decays with commas; several are tried on train images held out (mlp).")
+        str, typer.Option("--l2", help="Comma-separated weight decays. Several are compared on held-out training images (mlp).")
     ] = "1e-4,3e-4,1e-3,3e-3",
-    shares: Annotated[str, typer.Option(help="Shares of partners that are of an image's own class.")] = "0,0.25,0.5,0.75,1",
+    shares: Annotated[str, typer.Option(help="Comma-separated fractions of same-class partners.")] = "0,0.25,0.5,0.75,1",
     seeds: Seeds = 9,
     changes: Set = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
-    """Study mixup: beside weight decay, by the share of same-class partners, and the margins of what it corrects.
+    """Study mixup: comparison with weight decay, fraction of same-class partners, margins of the corrected images.
 
     Example: outspan mixup --data digits --seeds 9 -o runs/mixup
     """
@@ -142,10 +143,10 @@ def mixup_command(
     from outspan.report.measure import mixup_figure
 
     baseline = baseline_of(base_recipe("mixup", recipe, data, model, changes, OWN_KEYS))
-    decays, asked = _numbers("--l2", l2), _numbers("--shares", shares)
-    check_asked(baseline, decays, asked)
-    measured, tuned = study_mixup(_study(baseline, seeds, out, shared_batches, jobs), decays, asked)
-    found = mixup_summary(measured, tuned, asked)
+    decays, requested = _numbers("--l2", l2), _numbers("--shares", shares)
+    check_asked(baseline, decays, requested)
+    measured, tuned = study_mixup(_study(baseline, seeds, out, shared_batches, jobs), decays, requested)
+    found = mixup_summary(measured, tuned, requested)
     Console().print(_mixup_table(found))
     for line in [*_mixup_remarks(found), *said_of_votes(found)]:
         echo(line)
@@ -156,7 +157,7 @@ def _numbers(option: str, text: str) -> list[float]:
     try:
         return list(dict.fromkeys(float(part) for part in text.split(",")))
     except ValueError:
-        raise ValueError(f"{option} must be numbers with commas, got {text!r}") from None
+        raise ValueError(f"{option} must be comma-separated numbers, got {text!r}") from None
 
 
 def _study(baseline: Any, seeds: int, out: Path, shared_batches: bool, jobs: int) -> Any:
@@ -187,17 +188,17 @@ def _pairs_table(found: Mapping[str, Any]) -> Any:
 
 def _edges(found: Mapping[str, Any]) -> list[str]:
     """Say what the edges are, and which of them the images tell."""
-    way = "blended evenly" if found["composition"] == "additive" else "one after the other"
-    said = [
-        f"Error in %, of {len(found['seeds'])} seeds on {found['samples']:,} test {found['kind']}, {way}; "
-        f"the baseline's is {100 * found['baseline']['error']:.2f}."
+    way = "blended equally" if found["composition"] == "additive" else "one after the other"
+    lines = [
+        f"Error in %, {len(found['seeds'])} seeds, {found['samples']:,} test {found['kind']}, transforms {way}. "
+        f"Error of the baseline: {100 * found['baseline']['error']:.2f}."
     ]
     for pair in sorted((pair for pair in found["pairs"] if pair["edge"]), key=lambda pair: -pair["cut"]):
         low, high = (100 * end for end in pair["difference"]["interval"])
-        sure = "" if high < 0 else ", not told apart from 0"
-        cut = f"cuts it by {100 * pair['cut']:.0f} % to {100 * pair['error']:.2f} ({low:+.2f} to {high:+.2f}{sure})"
-        said.append(f"{pair['first']} → {pair['second']}: {cut}")
-    return said if len(said) > 1 else [*said, "No second transform cuts the error of a first by more than 10 %."]
+        sure = "" if high < 0 else ", not significant"
+        cut = f"reduces the error by {100 * pair['cut']:.0f} % to {100 * pair['error']:.2f} ({low:+.2f} to {high:+.2f}{sure})"
+        lines.append(f"{pair['first']} → {pair['second']}: {cut}")
+    return lines if len(lines) > 1 else [*lines, "No second transform reduces the error of the first by more than 10 %."]
 
 
 def _mixup_table(found: Mapping[str, Any]) -> Any:
@@ -209,9 +210,9 @@ def _mixup_table(found: Mapping[str, Any]) -> Any:
         table.add_column(title, justify="right")
     decay = f"{found['weight_decay']['chosen']:g}"
     own = f"baseline, weight decay {found['settings']['weight_decay']:g}"
-    titles = {"baseline": own, "l2": f"weight decay {decay}", "mixup": "and mixup"}
+    titles = {"baseline": own, "l2": f"weight decay {decay}", "mixup": "+ mixup"}
     rows = [(titles[name], found["scores"][name]) for name in titles]
-    rows += [(f"and mixup, {100 * entry['share']:g} % same class", entry) for entry in found["same_class"]]
+    rows += [(f"+ mixup, {100 * entry['share']:g} % same class", entry) for entry in found["same_class"]]
     for title, entry in rows:
         accuracy = f"{100 * entry['accuracy']:.2f} ± {100 * entry['std']:.2f}"
         table.add_row(title, accuracy, f"{100 * entry['error']:.2f}", f"{100 * entry['instability']:.2f}")
@@ -219,18 +220,17 @@ def _mixup_table(found: Mapping[str, Any]) -> Any:
 
 
 def _mixup_remarks(found: Mapping[str, Any]) -> list[str]:
-    said = [f"In %, of {len(found['seeds'])} seeds on {found['samples']:,} test images."]
+    lines = [f"Values in %, {len(found['seeds'])} seeds, {found['samples']:,} test images."]
     decay = found["weight_decay"]
     if decay["accuracy"]:
         tried = ", ".join(f"{value} {100 * accuracy:.2f}" for value, accuracy in decay["accuracy"].items())
-        said.append(f"Weight decay by the accuracy on {decay['held_out']:,} train images held out: {tried}.")
+        lines.append(f"Weight decays and their accuracy on {decay['held_out']:,} held-out training images: {tried}.")
         if decay["chosen"] in (min(map(float, decay["accuracy"])), max(map(float, decay["accuracy"]))):
-            said.append("The best lies at the end of those tried: ask for more with --l2.")
+            lines.append("The best value is at the end of the range. Try more values with --l2.")
     corrected = [entry for entry in found["margins"]["corrected"] if entry["count"]]
     for entry in corrected:
-        own = f"the baseline's mean margin there is {entry['mean_margin']:.2f}"
-        said.append(
-            f"Mixup, {100 * entry['share']:g} % same class, corrects {entry['count']} and breaks {entry['broken']}; {own}."
-        )
+        own = f"Mean margin of the baseline on the corrected images: {entry['mean_margin']:.2f}."
+        changed = f"corrects {entry['count']} images and breaks {entry['broken']}"
+        lines.append(f"Mixup with {100 * entry['share']:g} % same class {changed}. {own}")
     wrong = found["margins"]["mean_margin_of_wrong"]
-    return [*said, f"Over all that it gets wrong it is {wrong:.2f}."] if corrected else said
+    return [*lines, f"Mean margin of the baseline on all images that it gets wrong: {wrong:.2f}."] if corrected else lines

@@ -18,16 +18,18 @@ def text() -> None:
 
 @app.command("backtranslate")
 def backtranslate_command(
-    corpus: Annotated[str, typer.Argument(help="imdb, a .csv, .tsv or .jsonl file, or a folder, as for train.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The cache; what it has already is not translated again.")],
-    engine: Annotated[str, typer.Option(help="apertium (rules, offline) or marian (neural).")] = "apertium",
-    pair: Annotated[
-        str, typer.Option(help="The two languages; for marian also two models with a comma: there,back.")
-    ] = "eng-spa",
-    text_column: Annotated[str, typer.Option(help="The column of a table that has the text.")] = "text",
-    label_column: Annotated[str, typer.Option(help="The column of a table that has the label.")] = "label",
+    corpus: Annotated[str, typer.Argument(help="imdb, a .csv, .tsv or .jsonl file, or a folder, as in train.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Cache file. Sentences in it are not translated again.")],
+    engine: Annotated[
+        str, typer.Option(help="Translation engine: apertium (rule-based, offline) or marian (neural).")
+    ] = "apertium",
+    pair: Annotated[str, typer.Option(help="Language pair. For marian also two model names: FORWARD,BACKWARD.")] = "eng-spa",
+    text_column: Annotated[str, typer.Option(help="Name of the text column in a table.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Name of the label column in a table.")] = "label",
 ) -> None:
-    """Translate every training sentence there and back, into a cache. Ctrl-C stops; the same command goes on.
+    """Back-translate every training sentence and store the results in a cache.
+
+    Ctrl-C stops. Run the same command again to resume.
 
     Example: outspan text backtranslate imdb -o cache.jsonl --engine apertium --pair eng-spa
     """
@@ -42,12 +44,12 @@ def backtranslate_command(
     with training_progress() as on_step:
 
         def show(done: int, total: int) -> bool | None:
-            asked = on_step({"step": done, "steps": total, "images": 0, "said": f"{done:,} of {total:,} sentences"})
-            if asked and done < total:
-                raise Stopped(f"stopped after {done:,} of {total:,} sentences; the same command goes on")
+            stop = on_step({"step": done, "steps": total, "images": 0, "said": f"{done:,} of {total:,} sentences"})
+            if stop and done < total:
+                raise Stopped(f"stopped after {done:,} of {total:,} sentences; run the same command again to resume")
             return None
 
         held, failed = backtranslate(
             (one for text in texts for one in sentences(text)), out, engine=engine, pair=pair, on_batch=show
         )
-    echo(f"{held:,} sentences in {out}" + (f", {failed:,} of which the engine could not translate" if failed else ""))
+    echo(f"{held:,} sentences in {out}" + (f", {failed:,} of them could not be translated" if failed else ""))

@@ -12,7 +12,7 @@ from outspan.cli.output import echo, echo_lines
 from outspan.files import write_json, write_whole
 
 app = typer.Typer(
-    help="The linear theory of augmentation: printed, exact and simulated, and as a prediction.",
+    help="Linear theory of data augmentation: check the paper's results, and rank transforms.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -20,7 +20,7 @@ app = typer.Typer(
 
 @app.callback()
 def theory() -> None:
-    """The linear theory of augmentation: printed, exact and simulated, and as a prediction on your images."""
+    """Linear theory of data augmentation: check the paper's results, and rank transforms on your images."""
     # Thousands of small systems: numpy's threads would wait for one another. Read when numpy is first imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -28,10 +28,10 @@ def theory() -> None:
 @app.command("verify")
 def verify_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    draws: Annotated[int, typer.Option(min=2, help="Draws of the noise a row.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Which data and which noise.")] = 0,
+    draws: Annotated[int, typer.Option(min=2, help="Number of noise draws per row.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Random seed for the data and the noise.")] = 0,
 ) -> None:
-    """Hold every result of the paper against the truth: printed, repaired, exact and simulated.
+    """Check every result of the paper: as printed, repaired, exact and simulated.
 
     Example: outspan theory verify --json
     """
@@ -51,8 +51,8 @@ def verify_command(
         conditions = ", ".join(name if met else f"{name} (not met)" for name, met in row.conditions.items())
         repaired = f"  repaired {_number(row.repaired)}" + (f"; if {conditions}" if conditions else "")
         echo_lines(fill(repaired, 80, subsequent_indent="    ", break_on_hyphens=False))
-    echo("A fall of the error is positive; → is a limit: what departs from it")
-    echo("at n must be gone by 40 % or more at 4n.")
+    echo("A positive value is a decrease of the error. → is a limit: the deviation at 4n")
+    echo("must be at least 40 % smaller than at n.")
 
 
 def _number(value: float) -> str:
@@ -63,7 +63,7 @@ def _number(value: float) -> str:
 def counterexample_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show the smallest case where Theorem 1 fails as printed, and where a correctly labelled sample hurts.
+    """Show the smallest case where Theorem 1 fails as printed, and a case where a correctly labelled sample hurts.
 
     Example: outspan theory counterexample
     """
@@ -76,28 +76,28 @@ def counterexample_command(
         echo_lines(json.dumps({"smallest": asdict(least), "spike": [asdict(case) for case in spikes]}, indent=2))
         return
     echo_lines(
-        f"""Theorem 1, equation 1, in the smallest case there is:
+        f"""Theorem 1, equation 1, in the smallest possible case:
   one sample in two dimensions, X = (1, 0), beta = (1, 1), F swaps the two
   entries, lam = 1/2, no noise. So z = (0, 1), with the label 1.
-  printed: the error falls by at least {least.printed:.4f}
-  exact:   it falls by {least.grown:.4f} with the penalty (n + 1) lam,
-           by {least.held:.4f} with n lam held
+  printed: the error decreases by at least {least.printed:.4f}
+  exact:   it decreases by {least.grown:.4f} with the penalty (n + 1) lam,
+           and by {least.held:.4f} with the fixed penalty n lam
 
-Equation 2, where every sample has the entry 1 along beta, and the new one shows
-an entry 0.2 of beta that none had: n times the gain of adding it, correctly
-labelled, without noise"""
+Equation 2. Every sample has the entry 1 along beta. The new sample has an entry
+0.2 of beta that no other sample has. Its label is correct and has no noise.
+The table shows n times the gain of adding it."""
     )
-    echo(f"  {'n':>6} {'p':>6} {'printed':>10} {'(n + 1) lam':>12} {'n lam held':>12}")
+    echo(f"  {'n':>6} {'p':>6} {'printed':>10} {'(n + 1) lam':>12} {'n lam fixed':>12}")
     for case in spikes:
         values = (case.n * value for value in (case.printed, case.grown, case.held))
         echo("  {:6} {:6} {:10.4f} {:12.4f} {:12.4f}".format(case.n, case.p, *values))
-    echo("The larger penalty takes more of what is known than the new sample adds:")
-    echo("hold n lam when you augment.")
+    echo("The larger penalty loses more than the new sample adds.")
+    echo("Keep n lam fixed when you augment.")
 
 
 @app.command("plot")
-def plot_command(out: Annotated[Path, typer.Option("-o", "--out", help="The folder for the plots.")]) -> None:
-    """Draw the gain of a sample against n, |z|^2, lam and, chosen by its loss, the number of candidates.
+def plot_command(out: Annotated[Path, typer.Option("-o", "--out", help="Output folder for the plots.")]) -> None:
+    """Plot the gain of a sample against n, |z|^2 and lam, and against the number of candidates if chosen by loss.
 
     Example: outspan theory plot -o plots
     """
@@ -111,20 +111,20 @@ def plot_command(out: Annotated[Path, typer.Option("-o", "--out", help="The fold
 
 @app.command("rank")
 def rank_command(
-    out: Annotated[Path, typer.Option("-o", "--out", help="The JSON file to write.")],
-    data: Annotated[str, typer.Option(help="digits, mnist, cifar10, …, an image folder or an .npz file.")],
-    transforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
-    measured: Annotated[Path | None, typer.Option(help='JSON of error scores by name, {"rotate": 1.08, …}.')] = None,
-    figure: Annotated[Path | None, typer.Option(help="A PNG of predicted against measured.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="JSON file to write.")],
+    data: Annotated[str, typer.Option(help="Data set name (digits, mnist, cifar10, …), image folder or .npz file.")],
+    transforms: Annotated[str, typer.Option(help="Comma-separated transforms, or all.")] = "all",
+    measured: Annotated[Path | None, typer.Option(help='JSON file of error scores by transform: {"rotate": 1.08, …}.')] = None,
+    figure: Annotated[Path | None, typer.Option(help="PNG file for a plot of predicted against measured.")] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Images that the model knows, below the dimension; 400 where there are as many.")
+        int | None, typer.Option(help="Number of training images, less than the dimension. Default: 400, if available.")
     ] = None,
-    features: Annotated[int, typer.Option(help="Random features; 0 for the pixels.")] = 0,
-    size: Annotated[int, typer.Option(min=1, help="Of images read from a folder.")] = 224,
-    draws: Annotated[int, typer.Option(help="Levels a transform.")] = 8,
-    seed: Annotated[int, typer.Option(help="Which images, levels and features.")] = 0,
+    features: Annotated[int, typer.Option(help="Number of random features. 0 uses the pixels.")] = 0,
+    size: Annotated[int, typer.Option(min=1, help="Image size for an image folder.")] = 224,
+    draws: Annotated[int, typer.Option(help="Number of levels per transform.")] = 8,
+    seed: Annotated[int, typer.Option(help="Random seed for images, levels and features.")] = 0,
 ) -> None:
-    """Rank transforms by what the theory predicts that they add on your images.
+    """Rank transforms by the gain that the theory predicts on your images.
 
     Example: outspan theory rank --data digits --transforms rotate,shear_x,invert -o rank.json
     """
@@ -140,22 +140,22 @@ def rank_command(
     scores = None if measured is None else _scores(measured)
     if figure is not None:
         if scores is None:
-            raise ValueError("--figure draws predicted against measured: name the scores with --measured")
+            raise ValueError("--figure needs measured scores: pass them with --measured")
         if len(scores.keys() & set(names)) < 3:
-            raise ValueError(f"{measured}: --figure needs the scores of at least three of the transforms")
+            raise ValueError(f"{measured}: --figure needs scores for at least three of the transforms")
     for path in (out, figure):
         if path is not None and not path.parent.is_dir():
-            raise ValueError(f"{path}: there is no folder {path.parent}")
+            raise ValueError(f"{path}: folder {path.parent} does not exist")
     if is_textual(data):
-        raise ValueError(f"{data}: text; the theory ranks transforms of images")
+        raise ValueError(f"{data}: text data; theory rank needs images")
     ranking = rank(load(data, size=size), names, samples=samples, features=features, draws=draws, seed=seed, measured=scores)
-    table = Table("transform", "matrix", "|z|²", "<z,β>²", "gain", "moved", "net", "measured", box=None, pad_edge=False)
+    table = Table("transform", "linear", "|z|²", "<z,β>²", "gain", "moved", "net", "measured", box=None, pad_edge=False)
     for row in ranking.rows:
         values = [f"{value:.1e}" for value in (row.energy, row.along, row.gain, row.moved, row.net)]
         table.add_row(row.name, "yes" if row.linear else "", *values, "" if row.measured is None else f"{row.measured:g}")
     Console().print(table)
     for key, value in ranking.spearman.items():
-        echo(f"Spearman, {key:>6} against the measured error score: {value:+.2f} (1: the same order)")
+        echo(f"Spearman correlation of {key:>6} with the measured error score: {value:+.2f}")
     write_json(out, asdict(ranking))
     echo(f"wrote {out}")
     if figure is not None:

@@ -14,19 +14,19 @@ _AT_ONCE = 256  # files that predict reads before it says anything of them
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
     data: Annotated[
         str,
         typer.Option(
-            help="Other data with the same classes: its test split, or all of a table or of class folders without splits."
+            help="Other data with the same classes. Uses its test split. A table, or class folders alone, is used whole."
         ),
     ] = "",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: accuracy, its mean over classes, per class, and the confusion matrix.")
+        bool, typer.Option("--json", help="Print JSON: accuracy, balanced accuracy, accuracy per class and confusion matrix.")
     ] = False,
     skip_bad: SkipBad = 0,
 ) -> None:
-    """Print a run's test accuracy, overall, as a mean over classes and by class, and what was taken for what.
+    """Print the test accuracy of a run: overall, balanced and per class, with the confusion matrix.
 
     Example: outspan evaluate runs/first
 
@@ -43,7 +43,7 @@ def evaluate(
     trained, loaded = tested.run, tested.data
     test, classes = loaded.test, loaded.classes
     if trained.epochs < trained.recipe.epochs:
-        echo(f"outspan: {run} has ended {trained.epochs} of its {trained.recipe.epochs} epochs", err=True)
+        echo(f"outspan: {run} is not finished: {trained.epochs} of {trained.recipe.epochs} epochs", err=True)
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("evaluating", total=len(test))
@@ -65,31 +65,32 @@ def evaluate(
         echo(json.dumps({"tested": source, **scores, "confusion": confusion.tolist()}))
         return
     echo(f"tested on {tested}")
-    echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {trained.noun}, {100 * balanced:.2f} % the mean over classes")
-    echo("rows: what they are, columns: taken for")
+    echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {trained.noun}, balanced accuracy {100 * balanced:.2f} %")
+    echo("rows: true class, columns: predicted class")
     console = Console()
     classes = [printable(name) for name in classes]
-    whole = sum(len(name) + 2 for name in classes) + 24 <= console.width  # else the most frequent mistake alone
-    table = Table("class", "of", "right, %", *(classes if whole else ["most often taken for"]), box=None, pad_edge=False)
+    whole = sum(len(name) + 2 for name in classes) + 30 <= console.width  # else the most frequent mistake alone
+    shown = classes if whole else ["most often predicted as"]
+    table = Table("class", "count", "accuracy, %", *shown, box=None, pad_edge=False)
     for name, share, row, i in zip(classes, right.tolist(), confusion, range(count), strict=True):
         wrong = row.index_fill(0, torch.tensor(i), 0)
         mistake = f"{classes[int(wrong.argmax())]} ({int(wrong.max())})" if wrong.any() else ""
-        said = f"{100 * share:.2f}" if row.any() else ""
-        table.add_row(name, str(int(row.sum())), said, *(map(str, row.tolist()) if whole else [mistake]))
+        percent = f"{100 * share:.2f}" if row.any() else ""
+        table.add_row(name, str(int(row.sum())), percent, *(map(str, row.tolist()) if whole else [mistake]))
     console.print(table, markup=False)
 
 
 def predict_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
     paths: Annotated[
-        list[Path], typer.Argument(help="Images, and folders of them at any depth; for a model of text, .txt files.")
+        list[Path], typer.Argument(help="Images, or folders, which are searched recursively. For a text model: .txt files.")
     ],
-    top: Annotated[int, typer.Option(min=1, help="So many of the likeliest classes.")] = 1,
+    top: Annotated[int, typer.Option(min=1, help="Number of top classes to print.")] = 1,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON each: the file, and its classes' shares.")
+        bool, typer.Option("--json", help="Print one JSON object per file, with its class probabilities.")
     ] = False,
 ) -> None:
-    """Print the likeliest class of each image or text, with its probability; a file that cannot be read is named, and left out.
+    """Print the most likely class of each image or text, with its probability. Unreadable files are reported and skipped.
 
     Example: outspan predict runs/first cat.png more/pets --top 3
     """
@@ -105,8 +106,8 @@ def predict_command(
         shares = predict(model, split, trained.last, device()).softmax(1).topk(min(top, len(trained.classes)))
         for path, values, labels in zip(read, shares.values.tolist(), shares.indices.tolist(), strict=True):
             named = {trained.classes[label]: value for label, value in zip(labels, values, strict=True)}
-            said = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in named.items())
-            echo(json.dumps({"file": str(path), "classes": named}) if as_json else f"{printable(path)}  {said}")
+            line = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in named.items())
+            echo(json.dumps({"file": str(path), "classes": named}) if as_json else f"{printable(path)}  {line}")
         done += len(read)
     if done < len(files):
         raise typer.Exit(1 if done else 2)
@@ -125,7 +126,7 @@ def _listed(paths: list[Path], *, textual: bool) -> list[Path]:
             raise ValueError(f"{path}: a table, which predict does not support yet; {how}")
         below = sorted(filter(Path.is_file, files_below(path, suffixes))) if path.is_dir() else [path]
         if not below:
-            raise ValueError(f"{path}: a folder without files of {', '.join(sorted(suffixes))}")
+            raise ValueError(f"{path}: no supported files in this folder, expected {', '.join(sorted(suffixes))}")
         found += below
     return found
 
@@ -157,14 +158,17 @@ def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
 
 
 def compositions(
-    run: Annotated[Path, typer.Argument(help="The folder of a run of the policy uncertain.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The PNG to write.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run with the policy uncertain.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="PNG file to write.")],
     mark: Annotated[
-        list[str] | None, typer.Option(help='Compositions to draw below, e.g. "rotate+shear_y,mixup+equalize"; repeatable.')
+        list[str] | None,
+        typer.Option(help='Compositions to plot below, e.g. "rotate+shear_y,mixup+equalize". Can be repeated.'),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every composition's share of each fifth, in JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: the share of each composition in each fifth of training.")
+    ] = False,
 ) -> None:
-    """Draw how often each composition of transforms was chosen over the epochs, and print what rose and fell.
+    """Plot how often each composition of transforms was chosen over the epochs, and print which rose and fell most.
 
     Example: outspan compositions runs/first -o chosen.png --mark rotate+shear_y
     """
@@ -172,9 +176,9 @@ def compositions(
     from outspan.train.compositions import read, shares
 
     if out.suffix.lower() != ".png":
-        raise ValueError(f"{out}: the plot is a .png file, got {out.suffix!r}")
-    asked = [name for some in mark or [] for name in some.split(",") if name.strip()]
-    found, marked = with_marked(shares(read(run)), asked)
+        raise ValueError(f"{out}: must be a .png file, got {out.suffix!r}")
+    requested = [name for some in mark or [] for name in some.split(",") if name.strip()]
+    found, marked = with_marked(shares(read(run)), requested)
     parts = fifths(found)
     figure = compositions_figure(found, marked)
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))

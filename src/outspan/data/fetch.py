@@ -133,7 +133,9 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
             raise ValueError(f"{source.url}: the server answered {error.code} {error.reason}") from None
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
-        raise ValueError(f"{source.url}: broke off after {here:,} bytes ({reason}); the same command goes on") from None
+        raise ValueError(
+            f"{source.url}: download interrupted after {here:,} bytes ({reason}); run the same command again to resume"
+        ) from None
     except OSError as error:  # a full disk
         raise ValueError(f"{partial}: cannot be written ({error.strerror or error}); run the command again to resume") from None
     found = _sha256(partial)

@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from outspan import rng
-from outspan.config import first_line
+from outspan.config import first_line, shown
 from outspan.files import check_regular
 from outspan.shapes import Int64, UInt8
 from outspan.transforms.filter import crop_box
@@ -63,7 +63,7 @@ def read_svhn(path: Path) -> tuple[UInt8[Tensor, "N 3 32 32"], Int64[Tensor, " N
     """Return the images and labels of an SVHN file (MATLAB 5); its label 10 is the digit 0."""
     arrays = read_mat(path)
     if not {"X", "y"} <= set(arrays):
-        raise ValueError(f"{path}: holds {', '.join(sorted(arrays)) or 'nothing'}, expected X and y")
+        raise ValueError(f"{path}: must hold X and y, got {shown(sorted(arrays))}")
     images, labels = arrays["X"], arrays["y"].reshape(-1).astype(np.int64)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3) or images.shape[3] != len(labels):
         raise ValueError(f"{path}: X must be bytes [32, 32, 3, {len(labels)}], got {images.dtype} {list(images.shape)}")

@@ -196,8 +196,8 @@ class _Together:
                     saved = time.perf_counter()
                 if stop:
                     raise Stopped(
-                        f"stopped at step {self.step} of {self.steps}, of {len(self.members)} models at once; "
-                        "the same command goes on"
+                        f"stopped at step {self.step} of {self.steps}, training {len(self.members)} models at once; "
+                        "run the same command again to resume"
                     )
 
     def _step(self, images: Tensor, labels: Tensor, on_host: Tensor) -> Float32[Tensor, " members"]:

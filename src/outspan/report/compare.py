@@ -35,16 +35,16 @@ def read_honestly(runs: Mapping[str, Sequence[Summary]]) -> str:
     """Say in one line which policy came out ahead, and whether its lead is more than its noise."""
     ranked = sorted(runs, key=lambda name: -spread([run.accuracy for run in runs[name]])[0])
     if len(ranked) < 2:
-        return "One policy alone: nothing to compare."
+        return "Only one policy: nothing to compare."
     (best, wide), (second, narrow) = (spread([run.accuracy for run in runs[name]]) for name in ranked[:2])
     count = min(len(runs[name]) for name in ranked[:2])
     lead = f"{ranked[0]} leads {ranked[1]} by {100 * (best - second):.2f} points"
     if count < 2:
-        return f"{lead}; with one seed there is no telling whether that is noise."
+        return f"{lead}. With one seed per policy the significance is unknown."
     noise = _T[min(2 * (count - 1), len(_T)) - 1] * ((wide**2 + narrow**2) / count) ** 0.5
     if best - second > noise:
-        return f"{lead}, more than its noise ({100 * noise:.2f}, at 95 %)."
-    return f"{lead}, within its noise ({100 * noise:.2f}, at 95 %): not told apart by {count} seeds."
+        return f"{lead}. The difference is significant (95 % margin: {100 * noise:.2f} points)."
+    return f"{lead}. The difference is not significant with {count} seeds (95 % margin: {100 * noise:.2f} points)."
 
 
 def said_of_chance(runs: Mapping[str, Sequence[Summary]]) -> str:
@@ -53,7 +53,7 @@ def said_of_chance(runs: Mapping[str, Sequence[Summary]]) -> str:
     if not names:
         return ""
     chance = max(some[0].chance for some in runs.values())
-    return f"No better than always naming the largest class, {100 * chance:.2f} %, learnt nothing yet: {', '.join(names)}."
+    return f"Not above the majority-class baseline ({100 * chance:.2f} %): {', '.join(names)}."
 
 
 def compare_figure(runs: Mapping[str, Sequence[Summary]]) -> Figure:

@@ -185,14 +185,14 @@ class _Run:
     def said(self) -> str:
         """Say what is trained, on what, and where it begins."""
         about, recipe = self.about, self.recipe
-        held = "" if self.held is None else f", {len(self.held):,} held out"
+        held = "" if self.held is None else f", {len(self.held):,} for validation"
         size = " x ".join(map(str, about["shape"]))
         weights = sum(parameter.numel() for parameter in self.state.model.parameters())
         samples = f"{about['train']:,} train and {len(self.test):,} test {self.split.noun}{held}"
         of = f"{samples}, {len(about['classes'])} classes, {size}"
         policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
-        at = f"; goes on at step {self.state.step:,} of {self.steps:,}" if self.state.step else ""
-        return f"{of}; {recipe.model}, {weights:,} parameters; {policy}; {self.device.type}{at}"
+        at = f"; resuming at step {self.state.step:,} of {self.steps:,}" if self.state.step else ""
+        return f"{of}; model {recipe.model}, {weights:,} parameters; policy {policy}; device {self.device.type}{at}"
 
     def go(self, on_step: OnStep | None, save_every: float, writer: Any) -> Summary:
         """Train to the end, or until `on_step` asks to stop."""
@@ -219,7 +219,7 @@ class _Run:
                 progress |= {"loss": self.unread.last, "images": len(labels), "metrics": state.metrics}
                 if on_step is not None and on_step(progress) and state.step < self.steps:
                     self.save()
-                    raise Stopped(f"stopped at step {state.step} of {self.steps}; the same command goes on")
+                    raise Stopped(f"stopped at step {state.step} of {self.steps}; run the same command again to resume")
         final = state.metrics[-1]
         chance = int(self.test.labels.bincount().max()) / len(self.test)
         return Summary(final["test_accuracy"], final["train_loss"], self.steps, state.seconds, chance, state.metrics)

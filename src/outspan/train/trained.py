@@ -144,7 +144,7 @@ def load_tested(out: Path, other: str = "", *, skip_bad: int = 0) -> Tested:
     was = Path(run.recipe.data)
     if not other:
         if was.is_absolute() and not was.exists():
-            raise ValueError(f"{was}: no longer there; with --data it is taken from elsewhere")
+            raise ValueError(f"{was}: no longer exists; pass --data with its new path")
         data, part = load_for(run.recipe, skip_bad=skip_bad), Part.HELD_OUT if _is_undivided(was) else Part.SPLIT
     elif _is_undivided(Path(other)) or _is_tested_alone(Path(other), run):
         data, part = _load_undivided(run, other, skip_bad)

@@ -96,12 +96,12 @@ def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> lis
             _drain(pipe)
             process.join()
     if _KILLED in errors and not stopped:
-        raise ValueError("the process of a run was killed, maybe for memory; the same command goes on")
+        raise ValueError("the process of a run was killed, maybe out of memory; run the same command again to resume")
     for error in errors:
         if not isinstance(error, Stopped) and error is not _KILLED:
             raise error
     if len(results) < len(runs):
-        raise Stopped("stopped; the same command goes on")
+        raise Stopped("stopped; run the same command again to resume")
     return [results[number] for number in range(len(runs))]
 
 

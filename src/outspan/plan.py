@@ -47,6 +47,9 @@ class Plan:
 
     def check(self) -> None:
         """Raise a ValueError if types, shapes or row numbers do not fit together, as after a change in place."""
+        if len(set(self.names)) < len(self.names):  # an executor finds a transform by its name
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise ValueError(f"names must be different, got {shown(twice)} twice")
         if self.ops.ndim != 2:
             raise ValueError(f"ops must have shape [rows, steps], got {list(self.ops.shape)}")
         rows, steps = self.ops.shape

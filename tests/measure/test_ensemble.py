@@ -122,7 +122,7 @@ def test_progress_and_stopping(few):
     assert [state["step"] for state in seen] == list(range(1, 9))
     assert [state["images"] for state in seen] == [64, 64, 64, 48] * 2
     assert seen[-1]["loss"] < seen[0]["loss"]
-    with pytest.raises(Stopped, match="step 1 of 8, of 2 models at once"):
+    with pytest.raises(Stopped, match="step 1 of 8, training 2 models at once"):
         train_together(of(0, 1), data=few, on_step=lambda state: True)
     train_together(of(0, 1, epochs=1, batch=120), data=few, on_step=lambda state: True)  # over: nothing to stop
 

@@ -101,7 +101,7 @@ def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
 def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
     whole = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "whole")
     seen: list[str] = []
-    with pytest.raises(Stopped, match="of 3 models at once"):
+    with pytest.raises(Stopped, match="training 3 models at once"):
         measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen, 1))
     assert sorted(path.name for path in (tmp_path / "parts" / "models").iterdir()) == [f"baseline-{i}.npy" for i in range(3)]
     parts = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))

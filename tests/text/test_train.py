@@ -336,7 +336,7 @@ def test_what_helped_is_seen_from_the_command_line(corpus, tiny_model, tmp_path,
             main()
         assert exited.value.code == 0
     out = capsys.readouterr().out
-    assert "of 2 seeds on 20 test texts" in out
+    assert "Values in %, 2 seeds, 20 test texts." in out
     assert "word_replacement" in out
     assert (tmp_path / "chosen.png").exists()
 
@@ -346,7 +346,7 @@ def test_the_theory_is_of_images(corpus, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as exited:
         main()
     assert exited.value.code == 2
-    assert "text; the theory ranks transforms of images" in capsys.readouterr().err
+    assert "text data; theory rank needs images" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:the cache of back-translations has")

@@ -13,6 +13,8 @@ from fuzz.targets import TARGETS
 from fuzz.worker import generator, run_case
 from outspan.kernels import cpu
 
+# A warning is no crash: a checkpoint whose setting was changed, for example, is resumed with one.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 CRASHERS = sorted(path for path in (Path(__file__).parent / "crashers").glob("*/*") if path.is_file())
 
 

@@ -60,7 +60,7 @@ def test_a_recipe_runs_narrowly_in_batches_of_two(path, official, tmp_path, monk
 @pytest.mark.slow
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.stem)
 def test_a_recipe_runs_with_its_own_model_in_batches_of_three(path, official, tmp_path, monkeypatch, one_thread):
-    """The recipe's model at its full width, on a few images: what a large batch adds takes hours on a CPU."""
+    """The recipe's model at its full width, on a few images, so that a CPU can run it."""
     monkeypatch.setenv("OUTSPAN_DATA", str(official(read_recipe(path).data)))
     through(path, ["batch=3"], 1e-5, tmp_path)
 

@@ -203,4 +203,4 @@ def _fingerprint(split: AnySplit) -> str:
         digest.update("\0".join(f"{path} {found.st_size} {found.st_mtime_ns}" for path, found in seen).encode())
     else:
         digest.update("\0".join(split.texts).encode())
-    return f"{len(split)} {'images' if isinstance(split, InMemory | Files) else 'texts'}, {digest.hexdigest()}"
+    return f"{len(split)} {split.noun}, {digest.hexdigest()}"

@@ -29,16 +29,16 @@ from torch import Tensor, nn
 from outspan import rng
 from outspan.config import Recipe
 from outspan.data.sets import hold_out, load
-from outspan.kernels import send
+from outspan.devices import to_device
 from outspan.policies.named import transforms_of
 from outspan.policies.plain import Batch, Plain, aim, draw, execute, soft_cross_entropy
 from outspan.policies.proposals import Proposal, Step, any_of, over_range, sequence
 from outspan.policies.published import randaugment, trivialaugment
 from outspan.policies.uncertain import Uncertain, choose, evaluating
-from outspan.train.graphs import Learner, Replayed
-from outspan.train.loop import algorithms
-from outspan.train.state import State, initial, lr_at, make_optimizer, take_step
-from outspan.train.trained import accuracy, last_step
+from outspan.training.graphs import Learner, Replayed
+from outspan.training.loop import algorithms
+from outspan.training.state import State, initial, lr_at, make_optimizer, take_step
+from outspan.training.trained import accuracy, last_step
 from outspan.transforms.normalize import Normalize
 
 DEFAULTS = "cifar-cutout"  # applied after every policy
@@ -327,7 +327,7 @@ class Bench:
             progress = step / steps
             choosing = variant.start <= progress < variant.stop
             policy, count = phases["finish" if progress >= 1 - variant.finish else "choose" if choosing else "plain"]
-            here = send(rows_of(step, count, len(split), seed), self.device)
+            here = to_device(rows_of(step, count, len(split), seed), self.device)
             batch = policy(split.images[here], split.labels[here], step=step)
             batch = replace(batch, images=batch.images.contiguous(memory_format=layout))  # one layout: one recording
             lr = lr_at(self.recipe, step, steps)

@@ -25,9 +25,9 @@ from outspan.data.sets import Data
 from outspan.data.splits import InMemory
 from outspan.policies.adversarial import Learns
 from outspan.policies.named import build_policy
-from outspan.train.graphs import Learner, Replayed
-from outspan.train.loop import algorithms
-from outspan.train.state import new_state, take_step
+from outspan.training.graphs import Learner, Replayed
+from outspan.training.loop import algorithms
+from outspan.training.state import new_state, take_step
 from outspan.transforms.normalize import Normalize
 
 REFERENCE = "randaugment"

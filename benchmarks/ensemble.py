@@ -23,9 +23,9 @@ from machine import machine
 
 from outspan.config import Recipe
 from outspan.data.sets import load
-from outspan.measure.ensemble import train_together
-from outspan.train.loop import train
-from outspan.train.trained import predict
+from outspan.measurement.ensemble import train_together
+from outspan.training.loop import train
+from outspan.training.trained import predict
 
 
 def main() -> None:

@@ -16,10 +16,10 @@ from outspan.policies.adversarial import Learns
 from outspan.policies.named import build_policy
 from outspan.policies.plain import draw, execute
 from outspan.policies.uncertain import Uncertain, evaluating
-from outspan.train import Stopped, checkpoint
-from outspan.train.graphs import Learner, Replayed
-from outspan.train.loop import algorithms, train
-from outspan.train.state import new_state, take_step
+from outspan.training import Stopped, checkpoint
+from outspan.training.graphs import Learner, Replayed
+from outspan.training.loop import algorithms, train
+from outspan.training.state import new_state, take_step
 from outspan.transforms.normalize import Normalize
 
 GPU = torch.device("cuda")

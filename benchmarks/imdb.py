@@ -23,9 +23,9 @@ from machine import ROOT, machine
 from outspan.config import Recipe, make_recipe
 from outspan.data.sets import Data, as_read, load_for
 from outspan.text.documents import Documents
-from outspan.train import Stopped
-from outspan.train.compositions import read
-from outspan.train.loop import train
+from outspan.training import Stopped
+from outspan.training.compositions import read
+from outspan.training.loop import train
 
 ARMS = {
     "none": {"policy": "none"},

@@ -16,8 +16,8 @@ import torch
 from machine import ROOT, machine
 
 from outspan.config import Recipe, read_recipe
-from outspan.report.compare import spread
-from outspan.train.loop import Summary, train
+from outspan.figures.compare import spread
+from outspan.training.loop import Summary, train
 
 ARMS = {
     "none": {"policy": "none"},

@@ -23,14 +23,14 @@ from machine import ROOT, machine
 from measured_page import page
 
 from outspan.config import Recipe, make_recipe
-from outspan.measure.compose import compose, graph, name_of
-from outspan.measure.core import core
-from outspan.measure.mixup import SHARES, baseline_of, mixup_summary, study_mixup
-from outspan.measure.study import BASELINE, Study, configurations, one_after_another
-from outspan.measure.summary import summarise
-from outspan.report.measure import graph_figure, measure_figure, mixup_figure
+from outspan.figures.measure import graph_figure, measure_figure, mixup_figure
+from outspan.measurement.compose import compose, graph, name_of
+from outspan.measurement.core import core
+from outspan.measurement.mixup import SHARES, baseline_of, mixup_summary, study_mixup
+from outspan.measurement.study import BASELINE, Study, configurations, one_after_another
+from outspan.measurement.summary import summarise
 from outspan.theory.rank import spearman
-from outspan.train import Stopped
+from outspan.training import Stopped
 
 FIVE = ("rotate", "random_crop", "cutout", "translate_x", "translate_y")
 PAIRS = (("rotate", "random_crop"), ("translate_x", "translate_y"))

@@ -21,8 +21,8 @@ from machine import ROOT, machine, wait
 from torch import Tensor
 
 from outspan import models
-from outspan.train.graphs import Learner
-from outspan.train.loop import algorithms
+from outspan.training.graphs import Learner
+from outspan.training.loop import algorithms
 
 PLAIN = [  # modules, whose names are those of functions, too: what is drawn there, and what stands for it
     ("outspan.models.shake_shake", "mix", lambda first, second, _: (first + second) * 0.5),

@@ -16,8 +16,8 @@ import torch
 from machine import machine
 
 from outspan.config import make_recipe
-from outspan.train import Stopped
-from outspan.train.loop import train
+from outspan.training import Stopped
+from outspan.training.loop import train
 
 
 def main() -> None:

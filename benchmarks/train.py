@@ -20,9 +20,9 @@ from outspan import models, rng, soft_cross_entropy
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.policies.named import build_policy
-from outspan.train.graphs import Learner
-from outspan.train.loop import _Unread
-from outspan.train.state import lr_at, new_state, take_step
+from outspan.training.graphs import Learner
+from outspan.training.loop import _Unread
+from outspan.training.state import lr_at, new_state, take_step
 from outspan.transforms.normalize import Normalize
 
 

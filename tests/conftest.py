@@ -18,7 +18,7 @@ from torch import nn
 from outspan import TRANSFORMS, Plan, apply, rng
 from outspan.kernels import cuda
 from outspan.kernels.cpu import _cpu, is_built, knows
-from outspan.train import workers
+from outspan.training import workers
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its kernels then run here

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from outspan.cli import trained, training
 from outspan.config import Recipe
-from outspan.train import Stopped, checkpoint
-from outspan.train.compositions import FILE
-from outspan.train.loop import train
+from outspan.training import Stopped, checkpoint
+from outspan.training.compositions import FILE
+from outspan.training.loop import train
 
 WRONG: tuple[Any, ...] = (None, "text", [], ["text"], {}, {"text": 1}, True, 3, -5, 2.5, float("nan"), 10**30)
 NOT_METADATA = ("", "{}", "[]", "null", "3", '"text"', "{", "[" * 5000, '{"step": 1}', "NaN")

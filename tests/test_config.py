@@ -13,8 +13,8 @@ from outspan.config import _ALLOWED, KEYS, Recipe, differing, make_recipe, read_
 from outspan.data.sets import Data
 from outspan.data.splits import InMemory
 from outspan.policies.named import build_policy
-from outspan.train import Stopped
-from outspan.train.loop import train
+from outspan.training import Stopped
+from outspan.training.loop import train
 
 
 def test_a_recipe_is_read_from_toml(tmp_path):

@@ -2,14 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from outspan.files import HOME
+from outspan.messages import first_line, shown, unknown
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -259,26 +259,6 @@ def scaled(recipe: Recipe, scale: float) -> Recipe:
     held = -(-recipe.validation * scale // 1)  # rounded up
     epochs = max(1, round(recipe.epochs * scale))
     return replace(recipe, epochs=epochs, share=recipe.share * scale, validation=int(held))
-
-
-def unknown(kind: str, name: str, known: Collection[str], *others: str) -> ValueError:
-    """Return the error for a name that is not known: it offers the nearest one and lists all, `others` after them."""
-    near = get_close_matches(name[:100], known, n=1, cutoff=0.0)  # of a long text it takes minutes
-    hint = f", did you mean {near[0]!r}?" if near else ""
-    return ValueError(f"unknown {kind} {shown(name)}{hint} (known: {', '.join([*known, *others]) or 'none'})")
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of another library's error message, cut to 300 characters, or the error's type if it has none."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-
-
-def shown(value: object) -> str:
-    """Return a value as an error message shows it: its repr, cut to 80 characters."""
-    if type(value) is int and value.bit_length() > 256:
-        return f"a whole number of {value.bit_length()} bits"  # to write it out is slow, or refused
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _typed(key: str, value: Any) -> Any:

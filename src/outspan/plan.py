@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outspan.config import shown
+from outspan.messages import shown
 from outspan.shapes import Float32, Int16, Int64
 
 _DTYPES = {

@@ -13,8 +13,8 @@ from PIL import Image
 
 from outspan.cli.measure import base_recipe
 from outspan.cli.training import training_progress
-from outspan.measure.study import OWN_KEYS
-from outspan.measure.summary import load_predictions
+from outspan.measurement.study import OWN_KEYS
+from outspan.measurement.summary import load_predictions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -7,9 +7,9 @@ import pytest
 
 from made import make_official
 from outspan.config import make_recipe, read_recipe, scaled
-from outspan.train import Stopped
-from outspan.train.loop import train
-from outspan.train.trained import accuracy, load_run
+from outspan.training import Stopped
+from outspan.training.loop import train
+from outspan.training.trained import accuracy, load_run
 
 PAPER = sorted((Path(__file__).parent.parent.parent / "recipes" / "paper").glob("*.toml"))
 IMAGES = [path for path in PAPER if "imdb" not in path.stem]  # that of text starts in tests/text

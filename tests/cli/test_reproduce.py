@@ -11,8 +11,8 @@ import pytest
 
 from made import make_official
 from outspan.config import read_values
-from outspan.report import paper
-from outspan.report.cells import ROWS
+from outspan.reproduce import paper
+from outspan.reproduce.cells import ROWS
 
 CELLS = ("--rows", "svhn/wrn-28-10", "--methods", "baseline,ra,ta,uncertain,pba", "--seeds", "2", "--scale", "0.001")
 

@@ -113,7 +113,7 @@ def test_a_core_recipe_finds_its_data_from_anywhere(tmp_path, run, monkeypatch):
 
 @pytest.mark.parametrize("command", ["compose", "core"])
 def test_all_transforms(command, asked, tmp_path, run, monkeypatch):
-    monkeypatch.setattr("outspan.measure.study.measurable", lambda *_: ("rotate", "invert"))
+    monkeypatch.setattr("outspan.measurement.study.measurable", lambda *_: ("rotate", "invert"))
     run(command, *asked, "--set", "epochs=1", "--transforms", "all", "-o", tmp_path / "m")
     assert {path.name.split("-")[0] for path in (tmp_path / "m" / "models").iterdir()} >= {"baseline", "rotate", "invert"}
 

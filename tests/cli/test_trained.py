@@ -15,8 +15,8 @@ from outspan.cli import main
 from outspan.cli import trained as trained_commands
 from outspan.config import Recipe
 from outspan.data.sets import load
-from outspan.train import Stopped
-from outspan.train.loop import train
+from outspan.training import Stopped
+from outspan.training.loop import train
 
 
 def test_train_then_evaluate(tiny, tmp_path, run):

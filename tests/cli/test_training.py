@@ -15,7 +15,7 @@ import pytest
 from made import pixels
 from outspan.cli import main, training
 from outspan.cli.training import training_progress
-from outspan.train import Stopped, checkpoint
+from outspan.training import Stopped, checkpoint
 
 
 def test_one_class_is_refused(tiny, tmp_path, run):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from crafted import count_tracebacks, crafted_metadata, make_run, write
-from outspan.train import checkpoint
-from outspan.train.loop import train
-from outspan.train.trained import load_model
+from outspan.training import checkpoint
+from outspan.training.loop import train
+from outspan.training.trained import load_model
 
 
 @pytest.fixture(scope="module")

@@ -16,16 +16,16 @@ from outspan.cli import main
 from outspan.config import TEXT, Recipe, make_recipe, read_recipe, with_values, write_recipe
 from outspan.data import sets
 from outspan.data.sets import as_read, is_textual, load
-from outspan.measure.study import measurable, measure
-from outspan.measure.summary import summarise
+from outspan.measurement.study import measurable, measure
+from outspan.measurement.summary import summarise
 from outspan.text.documents import read_text
 from outspan.text.models import load_classifier
 from outspan.text.tokens import encode
-from outspan.train import Stopped, checkpoint, compositions
-from outspan.train.graphs import Learner
-from outspan.train.grid import read_grid, run_grid
-from outspan.train.loop import train
-from outspan.train.trained import accuracy, load_run
+from outspan.training import Stopped, checkpoint, compositions
+from outspan.training.graphs import Learner
+from outspan.training.grid import read_grid, run_grid
+from outspan.training.loop import train
+from outspan.training.trained import accuracy, load_run
 from reviews import make_reviews, write_model
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
@@ -148,7 +148,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from outspan.config import Recipe
-from outspan.train import loop
+from outspan.training import loop
 torch.set_num_threads(1)
 steps = []
 def on_step(progress):

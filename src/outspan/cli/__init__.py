@@ -15,7 +15,7 @@ import typer
 
 from outspan.cli import data, images, measure, reproduce, studies, text, theory, trained, training
 from outspan.cli.output import echo, echo_error, echo_lines, printable
-from outspan.config import first_line
+from outspan.messages import first_line
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 
@@ -74,7 +74,7 @@ def _free_quietly(interruption: BaseException) -> None:
 
 def main() -> None:
     """Run the command line; what the user got wrong is one red line and exit code 2, an interruption is 130."""
-    from outspan.train import Stopped
+    from outspan.training import Stopped
 
     warnings.formatwarning = _say_plainly
     try:

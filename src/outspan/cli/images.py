@@ -108,7 +108,7 @@ def gallery(
     Example: outspan gallery my.jpg -o gallery.png
     """
     from outspan.data import example_image
-    from outspan.report.gallery import gallery as draw
+    from outspan.figures.gallery import gallery as draw
 
     if out.suffix.lower() != ".png":
         raise ValueError(f"{out}: must be a .png file, got {out.suffix!r}")

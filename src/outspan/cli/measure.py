@@ -51,9 +51,9 @@ def measure_command(
     """
     from rich.console import Console
 
-    from outspan.measure.study import OWN_KEYS, measure
-    from outspan.measure.summary import save_predictions, summarise
-    from outspan.report.measure import measure_figure
+    from outspan.figures.measure import measure_figure
+    from outspan.measurement.study import OWN_KEYS, measure
+    from outspan.measurement.summary import save_predictions, summarise
 
     given = base_recipe("measure", recipe, data, model, changes, OWN_KEYS)
     names = names_in(transforms, given)
@@ -82,7 +82,7 @@ def base_recipe(
     """Return the recipe that all configurations begin with; a study refuses its own keys, and says where a file has them."""
     from outspan.config import make_recipe, read_changes, read_values
     from outspan.data.sets import is_textual
-    from outspan.train.loop import found_from_anywhere
+    from outspan.training.loop import found_from_anywhere
 
     requested = read_changes(changes or [])
     for key in requested:
@@ -105,7 +105,7 @@ def probability_for(recipe: Any, requested: float | None) -> float:
 
 def names_in(text: str, recipe: Any) -> tuple[str, ...]:
     """Return transforms given with commas, each once; "all", or of a named set those, that can be measured on the data."""
-    from outspan.measure.study import measurable
+    from outspan.measurement.study import measurable
     from outspan.policies.named import SETS_OF_TRANSFORMS
 
     if text.strip() in ("all", *SETS_OF_TRANSFORMS):

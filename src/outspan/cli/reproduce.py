@@ -36,8 +36,8 @@ def reproduce(
     Example: outspan reproduce table-3 --rows cifar10/wrn-28-10 --methods baseline,ra,ta,uncertain --seeds 2 --scale 0.05
     """
     from outspan.config import check_scale
-    from outspan.report import paper
-    from outspan.report.cells import plan_cells, record, run_cells
+    from outspan.reproduce import paper
+    from outspan.reproduce.cells import plan_cells, record, run_cells
 
     if not rows and (scale != 1 or seeds != 1 or methods != METHODS or policy_file):
         raise ValueError("nothing to run: give a table and --rows, e.g. table-3 --rows cifar10/wrn-28-10")
@@ -76,8 +76,8 @@ def _show_paper(item: Any) -> None:
     from rich.console import Console
 
     from outspan.config import read_recipe
-    from outspan.report.cells import ROWS
-    from outspan.report.paper import missing_data, recipes
+    from outspan.reproduce.cells import ROWS
+    from outspan.reproduce.paper import missing_data, recipes
 
     methods = list(dict.fromkeys(method for row in item.cells.values() for method in row))
     Console().print(_table(["row", *methods], [[row, *(item.cells[row].get(m, "-") for m in methods)] for row in item.cells]))
@@ -117,7 +117,7 @@ def _setting() -> dict[str, str]:
     import torch
 
     import outspan
-    from outspan.report.paper import commit
+    from outspan.reproduce.paper import commit
 
     name = torch.cuda.get_device_name() if device() == "cuda" else "cpu"
     return {"outspan": outspan.__version__, "commit": commit(), "torch": torch.__version__, "device": name}
@@ -128,7 +128,7 @@ def _names(text: str) -> list[str]:
 
 
 def _files(given: Sequence[str]) -> dict[str, str]:
-    from outspan.report.cells import FILES
+    from outspan.reproduce.cells import FILES
 
     found = {}
     for text in given:

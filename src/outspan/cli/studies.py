@@ -51,9 +51,9 @@ def compose_command(
 
     from rich.console import Console
 
-    from outspan.measure.compose import compositions, graph
-    from outspan.measure.study import BASELINE, OWN_KEYS
-    from outspan.report.measure import graph_figure
+    from outspan.figures.measure import graph_figure
+    from outspan.measurement.compose import compositions, graph
+    from outspan.measurement.study import BASELINE, OWN_KEYS
 
     given = base_recipe("compose", recipe, data, model, changes, OWN_KEYS)
     names = names_in(transforms, given)
@@ -86,8 +86,8 @@ def core_command(
     Example: outspan core --data digits --transforms rotate,random_crop,cutout,translate_x --seeds 9 -o runs/measured
     """
     from outspan.config import write_recipe
-    from outspan.measure.core import core
-    from outspan.measure.study import BASELINE, OWN_KEYS, configurations
+    from outspan.measurement.core import core
+    from outspan.measurement.study import BASELINE, OWN_KEYS, configurations
 
     given = base_recipe("core", recipe, data, model, changes, OWN_KEYS)
     names = names_in(transforms, given)
@@ -138,9 +138,9 @@ def mixup_command(
     """
     from rich.console import Console
 
-    from outspan.measure.mixup import baseline_of, check_asked, mixup_summary, study_mixup
-    from outspan.measure.study import OWN_KEYS
-    from outspan.report.measure import mixup_figure
+    from outspan.figures.measure import mixup_figure
+    from outspan.measurement.mixup import baseline_of, check_asked, mixup_summary, study_mixup
+    from outspan.measurement.study import OWN_KEYS
 
     baseline = baseline_of(base_recipe("mixup", recipe, data, model, changes, OWN_KEYS))
     decays, requested = _numbers("--l2", l2), _numbers("--shares", shares)
@@ -161,7 +161,7 @@ def _numbers(option: str, text: str) -> list[float]:
 
 
 def _study(baseline: Any, seeds: int, out: Path, shared_batches: bool, jobs: int) -> Any:
-    from outspan.measure.study import Study
+    from outspan.measurement.study import Study
 
     options = {"shared_batches": shared_batches, "device": device(), "jobs": jobs, "watch": training_progress}
     return Study(baseline, seeds=range(seeds), out=out, **options)

@@ -36,7 +36,7 @@ def backtranslate_command(
     from outspan.data.sets import is_textual, load
     from outspan.text.backtranslate import backtranslate
     from outspan.text.documents import sentences
-    from outspan.train import Stopped
+    from outspan.training import Stopped
 
     if not is_textual(corpus):
         raise ValueError(f"{corpus}: not a corpus of text (imdb, a .csv, .tsv or .jsonl file, or a folder of text)")

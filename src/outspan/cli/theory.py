@@ -101,7 +101,7 @@ def plot_command(out: Annotated[Path, typer.Option("-o", "--out", help="Output f
 
     Example: outspan theory plot -o plots
     """
-    from outspan.report.theory import theory_figures
+    from outspan.figures.theory import theory_figures
 
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in theory_figures().items():
@@ -159,7 +159,7 @@ def rank_command(
     write_json(out, asdict(ranking))
     echo(f"wrote {out}")
     if figure is not None:
-        from outspan.report.theory import rank_figure
+        from outspan.figures.theory import rank_figure
 
         write_whole(figure, lambda partial: rank_figure(ranking).savefig(partial, format="png"))
         echo(f"wrote {figure}")

@@ -37,7 +37,7 @@ def evaluate(
     from rich.progress import Progress
     from rich.table import Table
 
-    from outspan.train.trained import load_tested, predict
+    from outspan.training.trained import load_tested, predict
 
     tested = load_tested(run, data, skip_bad=skip_bad)
     trained, loaded = tested.run, tested.data
@@ -94,7 +94,7 @@ def predict_command(
 
     Example: outspan predict runs/first cat.png more/pets --top 3
     """
-    from outspan.train.trained import load_model, predict
+    from outspan.training.trained import load_model, predict
 
     trained = load_model(run)
     model, files = trained.model.to(device()), _listed(paths, textual=len(trained.shape) == 1)
@@ -172,8 +172,8 @@ def compositions(
 
     Example: outspan compositions runs/first -o chosen.png --mark rotate+shear_y
     """
-    from outspan.report.compositions import compositions_figure, fifths, rising, with_marked
-    from outspan.train.compositions import read, shares
+    from outspan.figures.compositions import compositions_figure, fifths, rising, with_marked
+    from outspan.training.compositions import read, shares
 
     if out.suffix.lower() != ".png":
         raise ValueError(f"{out}: must be a .png file, got {out.suffix!r}")

@@ -59,7 +59,7 @@ def train_command(
     from outspan.config import make_recipe, read_changes, scaled
     from outspan.data.sets import is_textual
     from outspan.policies.named import check_recipe, without_effect
-    from outspan.train.loop import train
+    from outspan.training.loop import train
 
     options = given_options(data=data, model=model, policy=policy, policy_file=policy_file)
     given = make_recipe(recipe, [*options, *(changes or [])], is_textual)
@@ -111,10 +111,10 @@ def compare(
 
     from outspan.config import make_recipe
     from outspan.data.sets import is_textual
+    from outspan.figures.compare import compare_figure, numbers, read_honestly, said_of_chance
     from outspan.policies.named import check_for, check_recipe, find_policy, has_baseline
-    from outspan.report.compare import compare_figure, numbers, read_honestly, said_of_chance
-    from outspan.train.loop import train
-    from outspan.train.workers import named, run_all
+    from outspan.training.loop import train
+    from outspan.training.workers import named, run_all
 
     given = make_recipe(recipe, [*given_options(data=data, model=model), *(changes or [])], is_textual)
     for key in ("policy", "seed"):
@@ -169,7 +169,7 @@ def grid_command(
     Example: outspan grid recipes/imdb-bert-large-grid.toml -o runs/grid
     """
     from outspan.config import read_changes
-    from outspan.train.grid import read_grid, run_grid
+    from outspan.training.grid import read_grid, run_grid
 
     watch = partial(training_progress, reads=jobs == 1)
     found = run_grid(*read_grid(recipe, read_changes(changes or [])), out=out, device=device(), jobs=jobs, watch=watch)
@@ -190,7 +190,7 @@ def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Calla
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from outspan.train import Stopped
+    from outspan.training import Stopped
 
     requested: list[int] = []
     reading = reads

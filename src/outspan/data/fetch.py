@@ -13,8 +13,8 @@ from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
-from outspan.config import unknown
 from outspan.files import sync_folder
+from outspan.messages import unknown
 
 _CHUNK = 1 << 18
 

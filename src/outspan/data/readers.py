@@ -17,8 +17,8 @@ from PIL import Image
 from torch import Tensor
 
 from outspan import rng
-from outspan.config import first_line, shown
 from outspan.files import check_regular
+from outspan.messages import first_line, shown
 from outspan.shapes import Int64, UInt8
 from outspan.transforms.filter import crop_box
 

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from outspan import rng
-from outspan.config import Recipe, shown, unknown
+from outspan.config import Recipe
 from outspan.data import readers
 from outspan.data.splits import Files, InMemory, Split
+from outspan.messages import shown, unknown
 from outspan.text.backtranslate import read_cache
 from outspan.text.documents import Documents, is_text, read_documents
 from outspan.text.models import load_tokenizer

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from outspan import rng
 from outspan.children import follow_parent, get_context
 from outspan.data.readers import read_cropped, read_fitted
-from outspan.kernels import send
+from outspan.devices import to_device
 from outspan.shapes import Int64, UInt8
 
 _SAMPLED = 2_000  # so many files give the statistics of a large folder
@@ -134,7 +134,7 @@ class InMemory:
     def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Return the images and labels of each batch of rows, on a device; they have one size already: nothing is cropped."""
         for some in rows:
-            here = send(some, self.images.device)
+            here = to_device(some, self.images.device)
             yield self.images[here].to(device), self.labels[here].to(device)
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:

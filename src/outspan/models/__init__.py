@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from torch import nn
 
-from outspan.config import shown, unknown
+from outspan.messages import shown, unknown
 from outspan.models.convnet import convnet
 from outspan.models.from_timm import from_timm
 from outspan.models.mlp import mlp

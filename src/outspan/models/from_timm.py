@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from outspan.config import first_line, shown
+from outspan.messages import first_line, shown
 
 PUBLISHED = "published"
 

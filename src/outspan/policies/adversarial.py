@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan import rng
-from outspan.config import unknown
+from outspan.messages import unknown
 from outspan.policies.plain import Batch, check_batch, draw, execute, find_defaults
 from outspan.policies.proposals import Proposal, Step, propose
 from outspan.policies.published import at_share

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from outspan.config import shown, unknown
 from outspan.files import check_regular
+from outspan.messages import shown, unknown
 from outspan.policies.proposals import Proposal, Schedule, Step, one_pair, propose
 
 _MOST_BYTES = 1 << 20

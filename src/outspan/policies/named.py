@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from outspan.config import Recipe, unknown
+from outspan.config import Recipe
 from outspan.data.sets import Data
+from outspan.messages import unknown
 from outspan.policies import files, published
 from outspan.policies.adversarial import Adversarial
 from outspan.policies.plain import Plain

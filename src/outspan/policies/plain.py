@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from outspan import rng
-from outspan.config import shown
+from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.policies.partners import check_same_class, partners_by_class
 from outspan.policies.proposals import Proposal, Schedule, draw_together

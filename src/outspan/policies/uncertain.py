@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from outspan import rng
-from outspan.config import shown
-from outspan.kernels import send
+from outspan.devices import to_device
+from outspan.messages import shown
 from outspan.policies.plain import Batch, aim, check_batch, draw, execute, find_defaults, soft_cross_entropy
 from outspan.policies.proposals import Proposal, Schedule
 from outspan.shapes import Float32, Images, Int64, Num
@@ -140,7 +140,7 @@ def choose(
         # Adding Gumbel noise to the logarithm of a weight and taking the largest draws in proportion to the weight.
         noise = rng.generator(seed, "select", step).gumbel(size=tuple(losses.shape)).astype("float32")
         weight = power * score.clamp(min=1e-30).log() if power else torch.zeros_like(score)
-        drawn = weight + send(torch.from_numpy(noise), losses.device)
+        drawn = weight + to_device(torch.from_numpy(noise), losses.device)
         score = torch.where(score == -math.inf, score, drawn)
     images, candidates = losses.shape
     best = score.topk(keep, dim=1).indices

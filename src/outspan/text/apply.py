@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outspan.kernels import send
+from outspan.devices import to_device
 from outspan.plan import Plan
 from outspan.shapes import Int64
 from outspan.text import ops
@@ -47,7 +47,7 @@ def apply(passages: Passages, plan: Plan) -> Int64[Tensor, "M T"]:
                     raise ValueError("word_replacement needs the weights of training documents, got documents for testing")
                 inside = np.arange(tokens.shape[1]) < lengths[at, None]
                 tokens[at] = ops.word_replacement(tokens[at], corpus.weights[where[at]] * inside, strength, seeds, corpus.law)
-    return send(torch.from_numpy(_framed(split, tokens, lengths)), passages.device)
+    return to_device(torch.from_numpy(_framed(split, tokens, lengths)), passages.device)
 
 
 @dataclass(frozen=True)

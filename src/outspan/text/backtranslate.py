@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from outspan.config import first_line, unknown
+from outspan.messages import first_line, unknown
 
 _AT_ONCE = 200  # sentences that are written to the cache together
 _IN_FLIGHT = 64  # sentences that may be inside the pipelines when one dies

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from outspan import rng
-from outspan.config import shown
 from outspan.files import check_regular
+from outspan.messages import shown
 from outspan.shapes import Int64
 
 TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")

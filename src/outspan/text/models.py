@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from outspan.config import first_line, shown
+from outspan.messages import first_line, shown
 from outspan.shapes import Int64, Num
 from outspan.text.tokens import Tokenizer, wrap_tokenizer
 

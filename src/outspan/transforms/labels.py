@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from outspan.kernels import send
+from outspan.devices import to_device
 from outspan.plan import Plan
 from outspan.shapes import Float32, Num
 from outspan.transforms.apply import check_plan, check_source, magnitudes, rows_by_transform
@@ -26,18 +26,18 @@ def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tup
     mixing = {name: share for name in plan.names if (share := find(name).share) is not None}
     if not mixing:  # what else the plan does is no matter of labels
         check_source(plan, len(labels))
-        return soft[send(plan.source[plan.out], device)].float()
+        return soft[to_device(plan.source[plan.out], device)].float()
     check_plan(plan, len(labels), ALL)
-    state = soft[send(plan.source, device)]
+    state = soft[to_device(plan.source, device)]
     for step in range(plan.ops.shape[1]):
         changes = rows_by_transform(plan, step, mixing)
         before, state = state, state.clone() if changes else state
         for name, rows in changes.items():
             share = mixing[name](magnitudes(plan, name, rows, step), plan.places[rows, step].double(), size)
-            share = send(share, device).unsqueeze(1)
-            here, partner = send(rows, device), send(plan.partners[rows, step], device)
+            share = to_device(share, device).unsqueeze(1)
+            here, partner = to_device(rows, device), to_device(plan.partners[rows, step], device)
             state[here] = (1 - share) * before[here] + share * before[partner]
-    return state[send(plan.out, device)].float()
+    return state[to_device(plan.out, device)].float()
 
 
 def _check_distributions(soft: Tensor, tolerance: float) -> None:

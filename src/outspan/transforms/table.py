@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from outspan.config import unknown
+from outspan.messages import unknown
 from outspan.text import ops
 from outspan.transforms import color, erase, filter, geometry, mix
 

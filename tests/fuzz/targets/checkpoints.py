@@ -14,9 +14,9 @@ import torch
 from fuzz.contract import attempt
 from fuzz.mutate import Draw, mutate, mutate_json, pick
 from outspan.config import Recipe
-from outspan.train import Stopped, checkpoint
-from outspan.train.loop import train
-from outspan.train.trained import load_model
+from outspan.training import Stopped, checkpoint
+from outspan.training.loop import train
+from outspan.training.trained import load_model
 
 RECIPE = Recipe(model="mlp-2", policy="none", epochs=2, batch=50, share=0.06)
 

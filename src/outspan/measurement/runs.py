@@ -1,0 +1,158 @@
+"""How the models of a study are trained, alone or as one, and where what they predict is kept."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from outspan.config import Recipe
+from outspan.data.sets import Data, as_read, load_for
+from outspan.files import remove_partials, write_json, write_whole
+from outspan.measurement.ensemble import is_batchable, train_together
+from outspan.measurement.margins import margins
+from outspan.training import OnStep
+from outspan.training.loop import train
+from outspan.training.trained import load_model, predict
+from outspan.training.workers import named
+
+_PREDICTIONS = "predictions.safetensors"  # of all models of a unit, in the folder that it was trained in
+_REMOVED = ".removed-"
+Task = tuple[str, int]  # a configuration and a seed
+Unit = Mapping[Task, Recipe]  # what is trained as one: several perceptrons, or one model
+
+
+class Folder:
+    """Where what finished models predict is, a file each, whole or not there."""
+
+    def __init__(self, out: Path, settings: dict[str, Any], samples: int, classes: int) -> None:
+        self.out, self.samples, self.classes = out, samples, classes
+        if next(out.glob("step-*.safetensors"), None) is not None:
+            raise ValueError(f"{out}: the folder of a run, not of a measure; give another")
+        (out / "models").mkdir(parents=True, exist_ok=True)
+        path = out / "settings.json"
+        begun = any((out / "models").iterdir()) or (out / "running").exists()
+        if path.exists() and begun:
+            _same_settings(path, settings)
+        else:
+            write_json(path, settings)
+
+    def path(self, name: str, seed: int) -> Path:
+        return self.out / "models" / f"{name}-{seed}.npy"
+
+    def running(self, name: str, seed: int | str) -> Path:
+        return self.out / "running" / f"{name}-{seed}"
+
+    def has(self, name: str, seed: int) -> bool:
+        return self.path(name, seed).exists()
+
+    def read(self, name: str, seed: int) -> tuple[Tensor, Tensor]:
+        """Return the classes that a model predicts, and its margins."""
+        path = self.path(name, seed)
+        try:
+            array = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError(f"{path}: damaged ({error}); remove it and it is made again") from None
+        fits = array.dtype == np.float64 and array.shape == (2, self.samples)
+        if not fits or not (array.min() >= 0 and array[0].max() < self.classes and array[1].max() <= 1):
+            raise ValueError(f"{path}: not what a model says of {self.samples} samples; remove it and it is made again")
+        classes, lead = torch.from_numpy(array)
+        return classes.long(), lead.float()
+
+    def write(self, running: Path, logits: Mapping[Task, Tensor]) -> None:
+        """Keep what the models of a unit predict, all or none, and remove the folder that they were trained in."""
+        both = {
+            f"{name}-{seed}": torch.stack([own.argmax(1).double(), margins(own).double()])
+            for (name, seed), own in logits.items()
+        }
+        data = safetensors.torch.save(both)
+        running.mkdir(parents=True, exist_ok=True)
+        write_whole(running / _PREDICTIONS, lambda partial: partial.write_bytes(data))
+        self._collect(running)
+
+    def recover(self) -> None:
+        """Finish what a kill cut off after the models of a unit were trained. Call it with the folder locked."""
+        remove_partials(self.out / "models")
+        for running in sorted(self.out.glob("running/*")):
+            if (running / _PREDICTIONS).exists():
+                self._collect(running)
+            elif running.name.startswith(_REMOVED):
+                shutil.rmtree(running, ignore_errors=True)
+
+    def _collect(self, running: Path) -> None:
+        """Write a file per model, then remove the unit's folder; renamed first, so that no part of it is taken for a run."""
+        path = running / _PREDICTIONS
+        try:
+            stored = safetensors.torch.load(path.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"{path}: damaged ({error}); remove the folder {running}") from None
+        for name, both in stored.items():
+            write_whole(self.out / "models" / f"{Path(name).name}.npy", partial(_save, both.numpy()))
+        removed = running.with_name(f"{_REMOVED}{running.name}")
+        shutil.rmtree(removed, ignore_errors=True)
+        os.replace(running, removed)
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+def _save(array: np.ndarray, path: Path) -> None:
+    with open(path, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def _same_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    try:
+        stored = json.loads(path.read_text())
+        newer = {key: value for key, value in asdict(Recipe()).items() if key in settings}  # than the folder: at its default
+        stored = newer | stored
+        different = [key for key in dict.fromkeys([*stored, *settings]) if stored.get(key) != settings.get(key)]
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not the settings of a measure ({error})") from None
+    if different:
+        shown = ", ".join(f"{key} {stored.get(key)!r} there, {settings.get(key)!r} asked" for key in different)
+        raise ValueError(f"{path.parent}: a measure of other settings ({shown})")
+
+
+def title_of(unit: Unit) -> str:
+    """Return what a unit is called where its progress is shown."""
+    names = list(dict.fromkeys(name for name, _ in unit))
+    (_, first), *others = unit
+    if not is_batchable(unit[names[0], first]):
+        return f"{names[0]}, seed {first}"
+    whose = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} others"
+    return f"{whose}, {1 + len(others)} models"
+
+
+def run(
+    folder: Folder, unit: Unit, *, device: torch.device, shared: int | None, data: Data | None, on_step: OnStep | None
+) -> None:
+    """Train a unit, or go on with it, keep what its models predict, and let go of its checkpoints."""
+    ((name, _), recipe), *others = unit.items()
+    if not is_batchable(recipe):
+        assert not others, "only perceptrons are trained as one"
+        return _run_alone(folder, name, recipe, device, data, on_step)
+    running = folder.running("together", hashlib.blake2b(repr(list(unit)).encode(), digest_size=8).hexdigest())
+    data = data or load_for(recipe)
+    options = {"data": data, "device": device, "shared": shared, "out": running, "on_step": on_step}
+    model, last = train_together(list(unit.values()), **options)
+    logits = predict(model, data.test, last, device)
+    folder.write(running, {task: logits[:, i] for i, task in enumerate(unit)})
+
+
+def _run_alone(
+    folder: Folder, name: str, recipe: Recipe, device: torch.device, data: Data | None, on_step: OnStep | None
+) -> None:
+    running, data = folder.running(name, recipe.seed), data or load_for(recipe)
+    named(f"{name}, seed {recipe.seed}", partial(train, recipe, out=running, data=data, device=device), on_step=on_step)
+    trained = load_model(running)
+    logits = predict(trained.model.to(device), as_read(data.test, recipe), trained.last, device)
+    folder.write(running, {(name, recipe.seed): logits})

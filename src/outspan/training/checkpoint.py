@@ -1,0 +1,232 @@
+"""Checkpoints: one safetensors file with a digest over tensors and metadata; whole, or not there; the newest wins."""
+
+import errno
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from outspan.files import write_whole
+from outspan.messages import first_line, shown
+from outspan.training.metadata import RUN, Check, check_metadata
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+_KEPT = 2  # the newest, and the one before in case the newest is found damaged
+# What an optimizer keeps for a parameter, and what it is called in a checkpoint.
+_BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
+
+
+def pack(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return all that a model and its optimizer carry from step to step."""
+    found = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for name, parameter in model.named_parameters():
+        for kind, buffer in optimizer.state.get(parameter, {}).items():
+            if buffer is not None:
+                found[f"{_BUFFERS.get(kind, kind)}.{name}"] = buffer
+    return found
+
+
+@torch.no_grad()
+def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put back what was packed; tensors that are not this model's and this optimizer's are a ValueError."""
+    check_tensors(tensors, model, optimizer)
+    model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    for name, parameter in model.named_parameters():
+        for kind, short in _BUFFERS.items():
+            if (stored := tensors.get(f"{short}.{name}")) is not None:
+                like = torch.empty_like(parameter) if stored.shape == parameter.shape else stored.to(parameter.device)
+                optimizer.state[parameter][kind] = like.copy_(stored)  # laid out as the parameter is
+
+
+def check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer; a policy checks its own."""
+    required = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    buffers: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        own = {f"{_BUFFERS[kind]}.{name}": torch.empty(()) if kind == "step" else parameter for kind in _kinds(optimizer)}
+        buffers |= own
+        if own.keys() & tensors.keys():  # a parameter without a gradient has none of them
+            required |= own
+    if buffers and not buffers.keys() & tensors.keys():
+        raise ValueError("the checkpoint has no optimizer state: training cannot resume from it")
+    if missing := required.keys() - tensors.keys():
+        raise ValueError(f"the checkpoint has no tensor {min(missing)!r}")
+    known = required | buffers
+    for name, tensor in tensors.items():
+        if name.startswith("policy."):
+            continue
+        if name not in known:
+            raise ValueError(f"the checkpoint has a tensor {shown(name)}, which neither the model nor its optimizer has")
+        if (tensor.shape, tensor.dtype) != (known[name].shape, known[name].dtype):
+            expected = f"{known[name].dtype} {list(known[name].shape)}"
+            raise ValueError(f"the checkpoint's tensor {name!r} must be {expected}, got {tensor.dtype} {list(tensor.shape)}")
+
+
+def _kinds(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
+    """Return the names of the buffers that an optimizer keeps for each updated parameter."""
+    if isinstance(optimizer, torch.optim.SGD):
+        return ("momentum_buffer",) if optimizer.defaults["momentum"] else ()
+    return ("step", "exp_avg", "exp_avg_sq")
+
+
+def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
+    """Write the checkpoint of a step and remove those before the last but one."""
+    text = json.dumps({**meta, "step": step})
+    cpu = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
+    path = folder / f"step-{step:09d}.safetensors"
+    write_whole(path, lambda partial: partial.write_bytes(data))
+    for old in [file for file in _files(folder) if file <= path][_KEPT:]:  # a later one is damaged: it was not loaded
+        old.unlink()
+    return path
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors of which no two share memory, as tied weights do: the file has each."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        found[name] = tensor.clone() if place in seen else tensor
+        seen.add(place)
+    return found
+
+
+_PATIENCE = 5.0  # seconds: a killed owner keeps its lock until the system has taken it down
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+_unlocked: set[int] = set()  # the file systems named in a warning already
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse a folder in which another process trains; the lock ends with this process, however that ends.
+
+    Child processes do not share the lock. A folder that cannot be written, as on a read-only mount, needs no lock. Where
+    the file system has no locks, a warning says so, once per file system.
+    """
+    try:
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        if os.access(folder, os.W_OK):
+            raise
+        yield
+        return
+    _inherited.add(handle)
+    try:
+        _lock(handle, folder)
+        yield
+    finally:
+        if handle in _inherited:  # not in a forked child, where its number may be another file's by now
+            _inherited.discard(handle)
+            os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    end = time.monotonic() + _PATIENCE
+    while fcntl is not None:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise ValueError(
+                    f"{folder}: another process is training there; wait until it ends, or choose another folder"
+                ) from None
+            time.sleep(0.05)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            break
+    if (device := os.fstat(handle).st_dev) not in _unlocked:
+        _unlocked.add(device)
+        warnings.warn(f"{folder}: this file system has no locks; make sure that no other process trains there", stacklevel=3)
+
+
+_inherited: set[int] = set()  # descriptors of locks, which a forked child has, too
+
+
+def _close_inherited() -> None:
+    """Close a parent's locks in its forked child: a data worker that outlives its parent must not hold the folder."""
+    for handle in _inherited:
+        os.close(handle)
+    _inherited.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)
+
+
+def is_begun(folder: Path) -> bool:
+    """Return whether there is a checkpoint, whole or not."""
+    return bool(_files(folder))
+
+
+def load(folder: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return the newest checkpoint that is whole, or None where there is none; a ValueError where all are damaged.
+
+    `table` says what its metadata must be; by default, that of a run.
+    """
+    damaged: dict[str, str] = {}
+    for path in _files(folder):
+        try:
+            return read(path, table)
+        except ValueError as error:
+            damaged[path.name] = str(error).removeprefix(f"{path}: ")  # the one before it is still there
+    if damaged:
+        reason = next(iter(damaged.values()))
+        how = "remove them to start over, or use the version of outspan that wrote them"
+        raise ValueError(f"{folder}: no whole checkpoint, {', '.join(damaged)} damaged ({reason}); {how}")
+    return None
+
+
+def read(path: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and metadata of one file; anything but a whole checkpoint is a ValueError.
+
+    A file that the system does not let us read is an OSError: it may be whole, so that none before it may be used instead.
+    """
+    with open(path, "rb") as file:
+        file.read(1)
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
+        raise ValueError(f"{path}: not a whole checkpoint ({first_line(error)})") from None
+    text = header.get("meta", "")
+    if header.get("digest") != _digest(tensors, text):
+        raise ValueError(f"{path}: its digest does not match: the file is damaged")
+    try:
+        metadata = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: metadata is not JSON ({error})") from None
+    try:
+        check_metadata(metadata, table)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return tensors, metadata
+
+
+def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=32)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("step-*.safetensors"), reverse=True)

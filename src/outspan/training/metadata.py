@@ -1,0 +1,120 @@
+"""What the metadata of a checkpoint must be: one table of keys and checks."""
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from outspan.config import Recipe, with_values
+from outspan.messages import shown
+
+Check = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and what is
+_LARGEST = 2**63 - 1
+_METRICS = ("epoch", "step", "train_loss", "test_accuracy")
+
+
+def _is_count(value: Any, least: int = 0) -> bool:
+    return type(value) is int and least <= value <= _LARGEST
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # a larger whole number is no float
+
+
+def _is_amount(value: Any) -> bool:
+    return _is_number(value) and value >= 0
+
+
+def _is_list(value: Any, holds: Callable[[Any], bool], least: int = 0) -> bool:
+    return type(value) is list and len(value) >= least and all(map(holds, value))
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_shape(value: Any) -> bool:
+    return _is_list(value, lambda side: _is_count(side, 1)) and len(value) in (1, 3) and math.prod(value) < 2**31
+
+
+def _is_row(value: Any) -> bool:
+    """Return whether a value is the metrics of one epoch."""
+    return type(value) is dict and value.keys() >= {*_METRICS} and all(map(_is_amount, value.values()))
+
+
+def _is_chosen(value: Any) -> bool:
+    def is_entry(entry: Any) -> bool:
+        return type(entry) is list and len(entry) == 2 and _is_count(entry[0], 1) and _is_amount(entry[1])
+
+    return type(value) is dict and all(map(is_entry, value.values()))
+
+
+_OBJECT: Check = (lambda value: type(value) is dict, "an object")
+_DIGEST: Check = (_is_text, "text")
+_STEP: Mapping[str, Check] = MappingProxyType({"step": (_is_count, "an integer of at least 0")})
+# A key within another is written with a dot; "?" marks one that may be missing.
+RUN: Mapping[str, Check] = MappingProxyType(
+    {
+        **_STEP,
+        "recipe": _OBJECT,
+        "data": _OBJECT,
+        "data.train": (lambda value: _is_count(value, 1), "an integer of at least 1"),
+        "data.shape": (_is_shape, "[C, H, W] or [T], integers of at least 1 whose product is below 2**31"),
+        "data.classes": (lambda value: _is_list(value, _is_text, 2), "a list of two names or more"),
+        "data.mean": (lambda value: _is_list(value, lambda x: _is_number(x) and 0 <= x <= 1), "a list of numbers in [0, 1]"),
+        "data.std": (lambda value: _is_list(value, lambda x: _is_number(x) and 0 < x <= 1), "a list of numbers in (0, 1]"),
+        "data.train_digest?": _DIGEST,
+        "data.test_digest?": _DIGEST,
+        "data.cache?": _DIGEST,
+        "data.policy_file?": _DIGEST,
+        "data.weights?": _DIGEST,
+        "setting": _OBJECT,
+        "seconds": (_is_amount, "a number of at least 0"),
+        "losses": (_is_amount, "a number of at least 0"),
+        "chosen": (_is_chosen, "an object of [count, loss]"),
+        "metrics": (lambda value: _is_list(value, _is_row), f"a list of objects with numbers for {', '.join(_METRICS)}"),
+    }
+)
+# Of several models that are trained as one.
+ENSEMBLE: Mapping[str, Check] = MappingProxyType(
+    {**_STEP, "members": (lambda value: _is_list(value, lambda one: type(one) is dict, 1), "a list of recipes")}
+)
+
+
+def check_metadata(metadata: Any, table: Mapping[str, Check]) -> None:
+    """Refuse metadata with a missing key, a value of the wrong type, or values that contradict each other."""
+    if type(metadata) is not dict:
+        raise ValueError(f"metadata must be an object, got {shown(metadata)}")
+    for key, (holds, allowed) in table.items():
+        *parents, name = key.rstrip("?").split(".")
+        values = metadata
+        for parent in parents:
+            values = values[parent]  # an object: it stands before its keys in the table
+        if name not in values:
+            if key.endswith("?"):
+                continue
+            raise ValueError(f"metadata has no key {key!r}, which must be {allowed}")
+        if not holds(values[name]):
+            raise ValueError(f"metadata {key.rstrip('?')!r} must be {allowed}, got {shown(values[name])}")
+    if table is RUN:
+        _check_run(metadata)
+
+
+def _check_run(metadata: Mapping[str, Any]) -> None:
+    """Refuse a run whose metadata contradicts itself."""
+    try:
+        recipe = with_values(Recipe(), metadata["recipe"])
+    except ValueError as error:
+        raise ValueError(f"metadata 'recipe': {error}") from None
+    data, step = metadata["data"], metadata["step"]
+    channels = data["shape"][0] if len(data["shape"]) == 3 else 0  # texts have no statistics
+    for key in ("mean", "std"):
+        if len(data[key]) != channels:
+            raise ValueError(f"metadata 'data.{key}' must have {channels} values, got {len(data[key])}")
+    epoch_steps = -(-data["train"] // recipe.batch)
+    if step > recipe.epochs * epoch_steps:
+        raise ValueError(f"metadata 'step' must be at most the run's {recipe.epochs * epoch_steps} steps, got {step}")
+    if len(metadata["metrics"]) != step // epoch_steps:
+        ended = step // epoch_steps
+        raise ValueError(f"metadata 'metrics' must have a row for each of {ended} epochs, got {len(metadata['metrics'])}")

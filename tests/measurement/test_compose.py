@@ -1,0 +1,91 @@
+"""Compositions: which are trained, what an edge is, and that a folder's singles are not trained again."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+
+from outspan.config import Recipe
+from outspan.data.sets import Data, load
+from outspan.data.splits import InMemory
+from outspan.measurement.compose import compose, compositions, graph
+from outspan.measurement.scores import Predictions
+from outspan.measurement.study import BASELINE, Measured, Study, configurations, measure
+from outspan.policies.named import build_policy
+from outspan.transforms.normalize import Normalize
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+RECIPE = Recipe(data="digits", model="mlp-5", policy="none", depth=1, epochs=1, batch=100)
+
+
+def wrong(*counts: int, of: int = 100) -> Predictions:
+    """Return one model for each count, which gets the first so many samples wrong."""
+    classes = torch.stack([(torch.arange(of) < count).long() for count in counts])
+    return Predictions(classes, torch.zeros(of, dtype=torch.int64))
+
+
+def test_every_ordered_pair_and_every_blend():
+    found = compositions(RECIPE, ["rotate", "invert", "cutout"])
+    assert list(found)[:4] == [BASELINE, "rotate", "invert", "cutout"]
+    assert len(found) == 4 + 6
+    blends = compositions(RECIPE, ["rotate", "invert", "cutout"], additive=True)
+    assert list(blends)[4:] == ["rotate&invert", "rotate&cutout", "invert&cutout"]
+    assert all(blends[name] == found[name] for name in list(found)[:4])
+    digits = load("digits")
+    images, labels = digits.train.images[:200], digits.train.labels[:200]
+    for recipe, steps in ((found["invert+rotate"], ["invert", "rotate"]), (blends["rotate&invert"], ["rotate", "mixup"])):
+        plan = build_policy(recipe, torch.nn.Identity(), digits, Normalize((0.0,), (1.0,)))(images, labels, step=3).plan
+        for t, name in enumerate(steps):  # the second is applied after the first, or mixed in from a helper row
+            used = plan.ops[plan.out, t]
+            assert {plan.names[op] for op in used[used >= 0].tolist()} == {name}
+        assert 60 < (plan.ops[plan.out, 0] >= 0).sum() < 140
+
+
+def test_an_edge_is_a_cut_by_more_than_a_tenth():
+    errors = {BASELINE: 300, "a": 200, "b": 100, "a+b": 170, "b+a": 90}  # b + a cuts it by a tenth, no more
+    several = {name: wrong(count, count, of=1000) for name, count in errors.items()}
+    found = graph(Measured({}, range(2), ("x", "y"), several), ["a", "b"])
+    assert found["edges"] == [["a", "b"]]
+    pairs = {(pair["first"], pair["second"]): pair for pair in found["pairs"]}
+    assert pairs["a", "b"]["cut"] == pytest.approx(0.15)
+    assert pairs["b", "a"]["cut"] == pytest.approx(0.1)
+    assert pairs["a", "b"]["difference"]["value"] == pytest.approx(-0.03)
+    low, high = pairs["a", "b"]["difference"]["interval"]
+    assert low < -0.03 < high < 0
+    assert found["baseline"]["error"] == 0.3
+    assert found["transforms"]["b"]["error"] == 0.1
+    blended = {BASELINE: wrong(9, 9), "a": wrong(20, 20), "b": wrong(10, 10), "a&b": wrong(10, 10)}
+    assert graph(Measured({}, range(2), ("x", "y"), blended), ["a", "b"], additive=True)["edges"] == [["a", "b"]]
+    nothing = {name: wrong(0, 0) for name in (BASELINE, "a", "b", "a+b", "b+a")}
+    assert graph(Measured({}, range(2), ("x", "y"), nothing), ["a", "b"])["edges"] == []
+
+
+def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):
+    digits = load("digits")
+    few = Data(
+        "digits", *(InMemory(part.images[:60], part.labels[:60]) for part in (digits.train, digits.test)), digits.classes
+    )
+    monkeypatch.setattr("outspan.measurement.study.load_for", lambda *_, **__: few)
+    first = measure(RECIPE, ["rotate", "invert"], seeds=range(2), out=tmp_path)
+    seen = []
+
+    @contextmanager
+    def watch(title):
+        seen.append(title)
+        yield None
+
+    baseline = configurations(RECIPE, ["rotate"], 0.5)[BASELINE]
+    found = compose(Study(baseline, seeds=range(2), out=tmp_path, watch=watch), ["rotate", "invert"])
+    assert seen == ["rotate+invert, 2 models (1 of 2)", "invert+rotate, 2 models (2 of 2)"]
+    assert torch.equal(found.predictions["rotate"].classes, first.predictions["rotate"].classes)
+
+
+def test_refusals():
+    for transforms in ([], ["rotate"], ["rotate", "rotate"]):
+        with pytest.raises(ValueError, match="at least 2 different transforms"):
+            compositions(RECIPE, transforms)
+    with pytest.raises(ValueError, match="'mixup' mixes labels"):
+        compositions(replace(RECIPE), ["rotate", "mixup"])
+    with pytest.raises(ValueError, match="images are blended, texts are not"):
+        compositions(replace(RECIPE, data="imdb"), ["switchout", "word_replacement"], additive=True)

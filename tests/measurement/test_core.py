@@ -1,0 +1,60 @@
+"""Core sets: a search over a table of errors made by hand."""
+
+import pytest
+import torch
+
+from outspan.config import Recipe
+from outspan.measurement.core import core
+from outspan.measurement.scores import Predictions
+from outspan.measurement.study import BASELINE, Measured, Study
+
+RECIPE = Recipe(model="mlp", policy="none", depth=1, seed=4)
+
+
+class Table(Study):
+    """A study whose errors, of 1,000 samples, are given."""
+
+    def __init__(self, errors: dict[str, int]) -> None:
+        self.baseline, self.seeds, self.settings, self.errors, self.asked = RECIPE, [0, 1], {}, errors, []
+
+    def run(self, recipes):
+        self.asked += recipes
+        labels = torch.zeros(1000, dtype=torch.int64)
+        found = {name: Predictions((torch.arange(1000) < self.errors[name]).long().repeat(2, 1), labels) for name in recipes}
+        return Measured({}, [0, 1], ("a", "b"), found)
+
+
+ERRORS = {BASELINE: 100, "rotate": 60, "cutout": 70, "invert": 90, "rotate+cutout": 50, "rotate+invert": 59}
+ERRORS |= {"rotate+cutout+invert": 49}
+
+
+def test_the_shortest_within_a_tenth_of_the_best():
+    table = Table(ERRORS)
+    chosen = core(table, ["invert", "cutout", "rotate"])
+    assert chosen.found["core"] == ["rotate", "cutout"]  # 50 is within a tenth of 49, 60 is not
+    assert chosen.found["best"] == {"transforms": ["rotate", "cutout", "invert"], "error": 0.049}
+    assert [entry["error"] for entry in chosen.found["path"]] == [0.1, 0.06, 0.05, 0.049]
+    assert chosen.found["path"][0]["then"] == {"invert": 0.09, "cutout": 0.07, "rotate": 0.06}
+    assert chosen.found["cost"] == {"transforms_an_image": 1.0, "models": 14}
+    assert len(table.asked) == 7
+    assert (chosen.recipe.policy, chosen.recipe.transforms, chosen.recipe.seed) == ("sequence", "rotate,cutout", 0)
+    low, high = chosen.found["path"][1]["interval"]
+    assert low < 0.06 < high
+
+
+def test_it_stops_where_nothing_helps():
+    chosen = core(Table(ERRORS | {"rotate+cutout": 60, "rotate+invert": 61}), ["rotate", "cutout", "invert"])
+    assert chosen.found["core"] == ["rotate"]
+    assert chosen.found["path"][-1]["then"] == {"cutout": 0.06, "invert": 0.061}
+    alone = core(Table({BASELINE: 50, "rotate": 48, "cutout": 70, "rotate+cutout": 48}), ["rotate", "cutout"])
+    assert alone.found["core"] == []  # none is within a tenth of the best
+    assert alone.recipe.policy == "none"
+    assert alone.found["best"]["transforms"] == ["rotate"]
+
+
+def test_what_cannot_be_measured_is_refused_first():
+    table = Table(ERRORS)
+    for names, message in ((["rotate", "cutmix"], "'cutmix' mixes labels"), ([], "no transform to measure")):
+        with pytest.raises(ValueError, match=message):
+            core(table, names)
+    assert table.asked == []

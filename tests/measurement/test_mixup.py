@@ -1,0 +1,134 @@
+"""Studies of mixup: what is trained, how the weight decay is chosen, and the numbers, by hand."""
+
+import pytest
+import torch
+
+from outspan.config import Recipe
+from outspan.data.sets import Data, load
+from outspan.data.splits import InMemory
+from outspan.measurement import mixup
+from outspan.measurement.mixup import (
+    Tuned,
+    baseline_of,
+    check_asked,
+    configurations,
+    mixup_summary,
+    same_class,
+    study_mixup,
+    tune,
+)
+from outspan.measurement.scores import Predictions
+from outspan.measurement.study import BASELINE, Measured, Study
+from outspan.policies.named import build_policy
+from outspan.transforms.normalize import Normalize
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+RECIPE = baseline_of(Recipe(data="digits", model="mlp-5", epochs=1, batch=50))
+
+
+@pytest.fixture
+def few(monkeypatch) -> Data:
+    digits = load("digits")
+    data = Data(
+        "digits", *(InMemory(part.images[:90], part.labels[:90]) for part in (digits.train, digits.test)), digits.classes
+    )
+    monkeypatch.setattr("outspan.measurement.study.load_for", lambda *_, **__: data)
+    return data
+
+
+def test_what_is_trained(few):
+    found = configurations(RECIPE, 1e-3, [0.0, 1.0])
+    assert list(found) == [BASELINE, "l2-0.001", "mixup-0.001", "same-class-0.0-l2-0.001", "same-class-1.0-l2-0.001"]
+    assert [recipe.weight_decay for recipe in found.values()] == [5e-4, *[1e-3] * 4]
+    images, labels = few.train.images, few.train.labels
+    last = Normalize((0.0,), (1.0,))
+    for name, share in (("mixup-0.001", None), ("same-class-0.0-l2-0.001", 0.0), ("same-class-1.0-l2-0.001", 1.0)):
+        plan = build_policy(found[name], torch.nn.Identity(), few, last)(images, labels, step=0).plan
+        assert plan.names == ("mixup",)
+        assert (plan.ops == 0).all()
+        same = (labels[plan.partners[:, 0]] == labels).double().mean()
+        assert same == share if share is not None else 0 < same < 0.3
+        assert 0.4 < plan.levels.mean() < 0.6  # uniform weights
+    for name in (BASELINE, "l2-0.001"):
+        plan = build_policy(found[name], torch.nn.Identity(), few, last)(images, labels, step=0).plan
+        assert not plan.ops.numel()
+
+
+def test_nearly_equal_numbers_have_names_of_their_own():
+    shares = [0.3, 0.1 + 0.2]
+    one, other = (configurations(RECIPE, decay, shares) for decay in (1e-3, 1.0000001e-3))
+    assert len(one) == 5
+    assert one.keys() & other.keys() == {BASELINE}
+
+
+def test_the_weight_decay_is_chosen_on_images_held_out_of_train(few, tmp_path, monkeypatch):
+    study = Study(RECIPE, seeds=range(2), out=tmp_path)
+    assert tune(study, [0.01]) == Tuned(0.01, {}, 0)
+    assert not (tmp_path / "tuning").exists()
+    seen = []
+
+    class Apart(Study):
+        def run(self, recipes):
+            seen.append((self.data, recipes))
+            right = {"l2-0.1": 3, "l2-0.01": 9, "l2-0.001": 5}
+            labels = self.data.test.labels
+            some = {
+                name: Predictions((labels + (torch.arange(len(labels)) >= right[name])).repeat(2, 1), labels)
+                for name in recipes
+            }
+            return Measured(self.settings, self.seeds, self.data.classes, some)
+
+    monkeypatch.setattr(mixup, "Study", Apart)
+    found = tune(study, [0.1, 0.01, 0.1, 0.001])
+    ((data, recipes),) = seen
+    assert found == Tuned(0.01, {0.1: 3 / 15, 0.01: 9 / 15, 0.001: 5 / 15}, 15)
+    assert (len(data.train), len(data.test)) == (75, 15)
+    both = torch.cat([data.train.images, data.test.images]).flatten(1)
+    assert torch.equal(both.unique(dim=0), few.train.images.flatten(1).unique(dim=0))
+    assert {recipe.weight_decay for recipe in recipes.values()} == {0.1, 0.01, 0.001}
+
+
+def test_a_whole_study(few, tmp_path):
+    study = Study(RECIPE, seeds=range(2), out=tmp_path)
+    measured, tuned = study_mixup(study, [1e-4, 1e-2], [0.0, 1.0])
+    assert set(tuned.tried) == {1e-4, 1e-2}
+    found = mixup_summary(measured, tuned, [0.0, 1.0])
+    assert [entry["share"] for entry in found["same_class"]] == [0.0, 1.0]
+    assert found["weight_decay"]["held_out"] == 15
+    assert sum(found["margins"]["right"]["mixup"]) + sum(found["margins"]["wrong"]["mixup"]) == 90
+
+
+def test_numbers_by_hand():
+    """Four samples of class 0: the baseline gets two wrong, one of them by a large margin; mixing classes corrects that one."""
+    labels = torch.zeros(4, dtype=torch.int64)
+    baseline, corrected = torch.tensor([[0, 0, 1, 1]] * 2), torch.tensor([[0, 0, 0, 1]] * 2)
+    lead = torch.tensor([[0.95, 0.15, 0.9, 0.2], [0.95, 0.25, 1.0, 0.2]])
+    names = list(configurations(RECIPE, 0.5, [0.0, 1.0]))
+    several = {name: Predictions(baseline, labels) for name in names}
+    several[same_class(0.0, 0.5)] = Predictions(corrected, labels)
+    measured = Measured({}, range(2), ("a", "b"), several, {name: lead for name in names})
+    found = mixup_summary(measured, Tuned(0.5, {}, 0), [0.0, 1.0])
+    first, last = found["margins"]["corrected"]
+    assert (first["count"], first["broken"], first["baseline_accuracy"]) == (1, 0, 0.0)
+    assert first["mean_margin"] == pytest.approx(0.95)
+    assert first["histogram"] == [0] * 9 + [1]
+    assert (last["count"], last["mean_margin"]) == (0, None)
+    assert found["margins"]["mean_margin_of_wrong"] == pytest.approx(0.575)
+    assert found["margins"]["right"]["baseline"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert found["margins"]["wrong"]["mixup"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert found["scores"]["l2"]["error"] == 0.5
+    assert found["same_class"][0]["error"] == 0.25
+
+
+def test_refusals(few, tmp_path):
+    study = Study(RECIPE, seeds=range(2), out=tmp_path)
+    for decays in ([], [-1.0], [float("nan"), 1.0]):
+        with pytest.raises(ValueError, match="weight decays must be 0 or more"):
+            tune(study, decays)
+    with pytest.raises(ValueError, match=r"at least one, got \[\]"):
+        study_mixup(study, [1e-3], [])
+    with pytest.raises(ValueError, match=r"mixup is for images, got the text 'reviews.csv'"):
+        check_asked(Recipe(data="reviews.csv"), [1e-3])
+    plain = Study(baseline_of(Recipe(data="digits", model="convnet", batch=50)), seeds=range(2), out=tmp_path / "c")
+    with pytest.raises(ValueError, match="needs an mlp without validation images, got convnet: give one"):
+        tune(plain, [1e-3, 1e-4])

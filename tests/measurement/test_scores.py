@@ -1,0 +1,233 @@
+"""Scores: hand-made tables, a slow obvious implementation, and identities."""
+
+import statistics
+from collections import Counter
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from outspan import rng
+from outspan.measurement.scores import (
+    Predictions,
+    average_accuracy,
+    corrected_and_broken,
+    count_ties,
+    difference_intervals,
+    instability,
+    intervals,
+    intrinsic_error,
+    majority,
+    scores,
+    scores_by_class,
+)
+
+
+def table(classes: list[list[int]], labels: list[int]) -> Predictions:
+    return Predictions(torch.tensor(classes), torch.tensor(labels))
+
+
+# Three models on four samples: all right; 2 of 3 right; 2 of 3 wrong, alike; all wrong, alike.
+HAND = table([[0, 1, 2, 3], [0, 1, 2, 3], [0, 2, 1, 3]], [0, 1, 1, 1])
+
+
+@st.composite
+def predictions(draw, models=None, samples=None):
+    shape = (models or draw(st.integers(2, 9)), samples or draw(st.integers(1, 12)))
+    values = st.integers(0, draw(st.integers(0, 4)))
+    classes = draw(arrays.arrays(np.int64, shape, elements=values))
+    return Predictions(torch.from_numpy(classes), torch.from_numpy(draw(arrays.arrays(np.int64, shape[1], elements=values))))
+
+
+def test_by_hand():
+    assert majority(HAND).classes.tolist() == [0, 1, 2, 3]
+    mean, std = average_accuracy(HAND)
+    assert mean == 6 / 12
+    assert std == 0.0
+    assert intrinsic_error(HAND) == 2 / 4
+    assert instability(HAND) == 2 / 12
+    assert astuple(scores(HAND)) == (4, 0.5, 0.0, 0.5, 2 / 12, 0)
+    by_class = scores_by_class(HAND)
+    assert list(by_class) == [0, 1]
+    assert by_class[0].accuracy == 1
+    assert by_class[1].samples == 3
+    assert by_class[1].error == 2 / 3
+    assert by_class[1].instability == 2 / 9
+
+
+def test_the_spread_is_over_models():
+    mean, std = average_accuracy(table([[0, 0], [0, 1], [1, 1]], [0, 0]))
+    assert mean == 0.5
+    assert std == 0.5  # of 1, 0.5 and 0
+
+
+@given(predictions())
+def test_like_the_obvious_implementation(some):
+    voted = majority(some)
+    columns = some.classes.T.tolist()
+    wrong = departs = 0
+    for column, label, got, tied in zip(
+        columns, some.labels.tolist(), voted.classes.tolist(), voted.tied.tolist(), strict=True
+    ):
+        counted = Counter(column)
+        leaders = [value for value, count in counted.items() if count == max(counted.values())]
+        assert got in leaders
+        assert tied == (len(leaders) > 1)
+        wrong += got != label
+        departs += sum(value != got for value in column)
+    found = scores(some)
+    assert found.error == wrong / len(columns)
+    assert found.instability == departs / some.classes.numel()
+    right = [statistics.fmean(row) for row in (some.classes == some.labels).double().tolist()]
+    assert found.accuracy == pytest.approx(statistics.fmean(right))
+    assert found.std == pytest.approx(statistics.stdev(right))
+    assert found.ties == int(voted.tied.sum())
+
+
+@given(predictions())
+def test_classes_weigh_up_to_the_whole(some):
+    whole, parts = scores(some), scores_by_class(some).values()
+    assert sum(part.samples for part in parts) == whole.samples
+    assert sum(part.ties for part in parts) == whole.ties
+    for name in ("accuracy", "error", "instability"):
+        weighed = sum(part.samples * getattr(part, name) for part in parts)
+        assert weighed == pytest.approx(whole.samples * getattr(whole, name))
+
+
+@given(predictions(models=2), st.integers(2, 9))
+def test_equal_models_are_stable_and_err_as_often_as_one(some, models):
+    equal = Predictions(some.classes[:1].repeat(models, 1), some.labels)
+    found = scores(equal)
+    assert found.instability == found.std == found.ties == 0
+    assert found.error == pytest.approx(1 - found.accuracy)
+
+
+@given(predictions())
+def test_the_error_is_between_what_the_other_scores_allow(some):
+    found = scores(some)  # a model is wrong only where the majority is, or where it departs
+    assert 1 - found.accuracy <= found.error + found.instability + 1e-12
+    assert found.error <= 1 - found.accuracy + found.instability + 1e-12
+
+
+@given(predictions(), st.randoms(use_true_random=False))
+def test_the_order_of_models_does_not_matter(some, random):
+    order = random.sample(range(len(some.classes)), len(some.classes))
+    shuffled = Predictions(some.classes[order], some.labels)
+    assert torch.equal(majority(shuffled).classes, majority(some).classes)
+
+
+def test_ties_are_drawn_evenly_by_address():
+    tied = table([[0] * 3000, [1] * 3000, [2] * 3000, [0] * 3000, [2] * 3000, [1] * 3000], [0] * 3000)
+    voted = majority(tied)
+    assert bool(voted.tied.all())
+    assert all(900 < count < 1100 for count in voted.classes.bincount().tolist())
+    assert torch.equal(voted.classes, majority(tied).classes)
+    assert not torch.equal(voted.classes, majority(tied, seed=1).classes)
+    fewer = Predictions(tied.classes.clone(), tied.labels)
+    fewer.classes[:, ::2] = 1  # a sample's lot does not depend on whether others are tied
+    assert torch.equal(majority(fewer).classes[1::2], voted.classes[1::2])
+    assert scores(tied).ties == 3000
+
+
+def test_corrected_and_broken_by_hand():
+    # Sample 0 both right, 1 corrected, 2 broken, 3 both wrong.
+    baseline = table([[0, 1, 0, 1], [0, 1, 0, 1], [1, 0, 0, 1]], [0, 0, 0, 0])
+    own = table([[0, 0, 1, 1], [0, 0, 1, 1], [0, 1, 0, 2]], [0, 0, 0, 0])
+    changes = corrected_and_broken(own, baseline)
+    assert changes.corrected.tolist() == [1]
+    assert changes.broken.tolist() == [2]
+    assert changes.baseline_on_corrected == 1 / 3
+    assert changes.own_on_broken == 1 / 3
+    none = corrected_and_broken(own, own)
+    assert none.corrected.numel() == none.broken.numel() == 0
+    assert none.baseline_on_corrected is none.own_on_broken is None
+
+
+@given(predictions(samples=10), predictions(samples=10))
+def test_the_error_changes_by_broken_minus_corrected(one, other):
+    other = Predictions(other.classes, one.labels)
+    changes = corrected_and_broken(one, other)
+    assert len(changes.broken) - len(changes.corrected) == round(10 * (intrinsic_error(one) - intrinsic_error(other)))
+
+
+def test_intervals_hold_the_score_and_narrow_with_samples():
+    draw = np.random.Generator(np.random.Philox(1))
+    right = torch.from_numpy((draw.random((3, 4000)) < 0.1).astype(np.int64))
+    large = Predictions(right, torch.zeros(4000, dtype=torch.int64))
+    small = Predictions(right[:, :250], large.labels[:250])
+    wide, narrow = (intervals({"it": some})["it"] for some in (small, large))
+    for name in ("accuracy", "error", "instability"):
+        low, high = getattr(narrow, name)
+        assert low < getattr(scores(large), name) < high
+        assert 3 < np.diff(getattr(wide, name))[0] / (high - low) < 5.5  # the root of 16
+    low, high = narrow.accuracy  # nearly that of independent samples, which these models' are
+    values = (large.classes == 0).double().mean(0)
+    assert high - low == pytest.approx(2 * 1.96 * float(values.std()) / 4000**0.5, rel=0.1)
+    assert intervals({"it": large}) == intervals({"it": large})
+    assert intervals({"it": large}) != intervals({"it": large}, seed=1)
+    assert intervals({"it": large}, level=0.5)["it"].error.low > narrow.error.low
+
+
+def test_intervals_like_the_obvious_implementation(monkeypatch):
+    monkeypatch.setattr("outspan.measurement.scores._AT_ONCE", 9)  # in parts, too
+    draw = rng.generator(0, "bootstrap")
+    found = []
+    for _ in range(25):
+        rows = torch.from_numpy(draw.integers(0, 4, 4))
+        found.append(astuple(scores(Predictions(HAND.classes[:, rows], HAND.labels[rows])))[1:5])
+    expected = np.quantile(np.array(found)[:, [0, 2, 3]], [0.05, 0.95], axis=0)
+    got = intervals({"it": HAND}, draws=25, level=0.9)["it"]
+    assert np.allclose(np.array([got.accuracy, got.error, got.instability]).T, expected)
+
+
+def test_differences_are_on_the_same_samples():
+    other = table([[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 1, 3]], [0, 1, 1, 1])
+    found = difference_intervals({"baseline": HAND, "same": HAND, "other": other}, "baseline", draws=200)
+    assert list(found) == ["same", "other"]
+    assert found["same"].error == found["same"].accuracy == found["same"].instability == (0, 0)
+    assert found["other"].error.low < 0
+    assert found["other"].error.high == 0  # no set of samples makes it worse
+
+
+def test_fewer_models_beside_all():
+    assert torch.equal(HAND.first(2).classes, HAND.classes[:2])
+    with pytest.raises(ValueError, match="at least 2 models"):
+        HAND.first(1)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_refusals():
+    zeros = torch.zeros(3, dtype=torch.int64)
+    for classes, labels, message in [
+        (zeros[None], zeros, r"at least 2 models \(seeds\), got 1"),
+        (zeros.repeat(2, 1), zeros[:2], "the same samples, got 3 and 2"),
+        (zeros.repeat(2, 1)[:, :0], zeros[:0], "got 0 and 0"),
+        (zeros.repeat(2, 1).float(), zeros, "classes must be torch.int64 with 2 axes"),
+        (zeros.repeat(2, 1), zeros.float(), "labels must be torch.int64"),
+        (zeros, zeros, "with 2 axes"),
+        (zeros.repeat(2, 1) - 1, zeros, "must be 0 or more"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Predictions(classes, labels)
+    other = Predictions(HAND.classes, HAND.labels + 1)
+    with pytest.raises(ValueError, match="'the baseline' and 'these' are not of the same samples"):
+        corrected_and_broken(HAND, other)
+    with pytest.raises(ValueError, match="'b' and 'a' are not of the same samples"):
+        intervals({"a": HAND, "b": other})
+    with pytest.raises(ValueError, match="level must lie in"):
+        intervals({"a": HAND}, level=1.0)
+    with pytest.raises(ValueError, match="draws must be at least 1"):
+        intervals({"a": HAND}, draws=0)
+    with pytest.raises(ValueError, match="no samples to score"):
+        scores(HAND, where=HAND.labels == 7)
+
+
+def test_ties_are_counted_over_several():
+    labels = torch.tensor([0, 1, 2])
+    split, agreed = torch.tensor([[0, 1, 2], [1, 1, 0]]), torch.tensor([[0, 1, 2], [0, 1, 2]])
+    some = [Predictions(classes, labels) for classes in (split, agreed, split)]
+    assert count_ties(some) == {"ties": 4, "votes": 9}

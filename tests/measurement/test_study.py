@@ -1,0 +1,353 @@
+"""A measure in its folder: it goes on where it stands, runs twice to the same bytes, and refuses another's folder."""
+
+import io
+import json
+import multiprocessing
+import shutil
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from outspan.config import Recipe
+from outspan.data.sets import load
+from outspan.measurement import runs, study
+from outspan.measurement.margins import margins
+from outspan.measurement.study import BASELINE, configurations, measurable, measure
+from outspan.measurement.summary import save_predictions, summarise
+from outspan.policies.named import build_policy
+from outspan.training import Stopped, checkpoint, workers
+from outspan.training.loop import train
+from outspan.training.trained import load_model, predict
+from outspan.transforms.normalize import Normalize
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> Recipe:
+    """Return a recipe for 100 digits and 60 to test on, in a file."""
+    path, digits = tmp_path_factory.mktemp("data") / "few.npz", load("digits")
+    arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
+    arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
+    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    return Recipe(data=str(path), model="mlp-10", epochs=2, batch=25)
+
+
+def watcher(seen: list[str], stop_at: int = -1):
+    """Return what notes every title and stops the n-th run after its first step."""
+
+    @contextmanager
+    def watch(title):
+        seen.append(title)
+        number = len(seen) - 1
+        yield lambda state: number == stop_at
+
+    return watch
+
+
+def test_each_transform_alone_at_uniform_signed_levels(recipe):
+    found = configurations(recipe, ["rotate", "cutout"], 0.25)
+    assert list(found) == [BASELINE, "rotate", "cutout"]
+    data = load(recipe.data)
+    last = Normalize(*data.train.statistics())
+    images, labels = data.train.images, data.train.labels
+    for name, low in (("rotate", -1.0), ("cutout", 0.0)):
+        plans = [
+            build_policy(found[name], torch.nn.Identity(), data, last)(images, labels, step=step).plan for step in range(40)
+        ]
+        ops = torch.cat([plan.ops for plan in plans])
+        levels = torch.cat([plan.levels for plan in plans])[ops >= 0]
+        assert plans[0].names == (name,)
+        assert ops.shape == (4000, 1)
+        assert 0.22 < (ops == 0).double().mean() < 0.28
+        assert low <= levels.min() < low + 0.05
+        assert 0.95 < levels.max() <= 1
+        assert levels.mean() == pytest.approx((low + 1) / 2, abs=0.06)
+    assert not build_policy(found[BASELINE], torch.nn.Identity(), data, last)(images, labels, step=0).plan.ops.numel()
+    for changes in ({"defaults": "cifar", "same_class": 0.5}, {"policy": "pba", "policy_file": "schedule.txt"}):
+        assert configurations(replace(recipe, **changes), ["rotate", "cutout"], 0.25) == found  # they would augment, too
+    assert "mixup" not in measurable()
+    assert {"rotate", "blur", "resized_crop"} <= set(measurable())
+
+
+def assert_close(classes, margin, other_classes, other_margin) -> None:
+    """Compare models that were trained in other batches of models.
+
+    Float32 sums are then rounded differently, by an amount that depends on the CPU, so no bits are promised. After a few steps
+    the margins agree to 1e-4, and a class may differ only where the margin is about as small.
+    """
+    assert torch.allclose(margin.double(), other_margin.double(), atol=1e-4)
+    sure = margin > 1e-3
+    assert sure.double().mean() > 0.9
+    assert torch.equal(classes[sure], other_classes[sure])
+
+
+def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
+    found = measure(recipe, ["rotate"], seeds=[0, 3], out=tmp_path / "measured")
+    test = load(recipe.data).test
+    for name, own in configurations(recipe, ["rotate"], 0.5).items():
+        for i, seed in enumerate((0, 3)):
+            train(replace(own, seed=seed), out=tmp_path / f"{name}-{seed}")
+            run = load_model(tmp_path / f"{name}-{seed}")
+            logits = predict(run.model, test, run.last, "cpu")
+            assert_close(found.predictions[name].classes[i], found.margins[name][i], logits.argmax(1), margins(logits))
+
+
+def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
+    whole = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "whole")
+    seen: list[str] = []
+    with pytest.raises(Stopped, match="training 3 models at once"):
+        measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen, 1))
+    assert sorted(path.name for path in (tmp_path / "parts" / "models").iterdir()) == [f"baseline-{i}.npy" for i in range(3)]
+    parts = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
+    assert seen == [
+        *("baseline, 3 models (1 of 3)", "rotate, 3 models (2 of 3)"),
+        *("rotate, 3 models (1 of 2)", "invert, 3 models (2 of 2)"),
+    ]
+    again = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
+    assert len(seen) == 4  # nothing is left to train
+    for other in (parts, again):
+        assert json.dumps(summarise(other)) == json.dumps(summarise(whole))
+    for folder, found in (("whole", whole), ("parts", parts)):
+        save_predictions(tmp_path / f"{folder}.npz", found)
+    assert (tmp_path / "whole.npz").read_bytes() == (tmp_path / "parts.npz").read_bytes()
+    # More seeds and transforms of the same folder: only these are trained, here two at once for want of memory.
+    monkeypatch.setattr(study, "members_at_once", lambda *_: 2)
+    more = measure(recipe, ["rotate", "blur"], seeds=range(4), out=tmp_path / "parts", watch=watcher(seen))
+    titles = ("baseline, 1 models", "rotate, 1 models", "blur, 2 models", "blur, 2 models")
+    assert seen[4:] == [f"{title} ({i} of 4)" for i, title in enumerate(titles, 1)]
+    assert torch.equal(more.predictions["rotate"].classes[:3], whole.predictions["rotate"].classes)
+
+
+@pytest.mark.parametrize("model", ["mlp", "convnet"])
+@pytest.mark.parametrize("at", range(4))
+def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothing(at, model, recipe, tmp_path, monkeypatch):
+    """Two models of a group have a file each: a kill between the two must not train the second one again, alone."""
+    plain = replace(recipe, model=model, epochs=1)
+    whole = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "whole")
+    writes, write_whole, rmtree = [], runs.write_whole, shutil.rmtree
+
+    def kill_at(call):
+        writes.append(call)
+        if len(writes) == at + 1:
+            raise KeyboardInterrupt
+
+    def write(path, function):
+        write_whole(path, function)
+        if path.name != "settings.json":
+            kill_at(path.name)
+
+    def remove(path, **options):
+        kill_at(path.name) if path.exists() else None
+        rmtree(path, **options)
+
+    monkeypatch.setattr(runs, "write_whole", write)
+    monkeypatch.setattr(runs.shutil, "rmtree", remove)
+    with pytest.raises(KeyboardInterrupt):
+        measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m")
+    monkeypatch.undo()
+    seen = []
+    found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
+    assert all(torch.equal(found.predictions[name].classes, own.classes) for name, own in whole.predictions.items())
+    assert not list((tmp_path / "m" / "running").iterdir())
+    assert not any("baseline, 1 models" in title or "baseline, seed 0" in title for title in seen)
+
+
+def test_a_folder_is_one_processs_at_a_time(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
+    measure(recipe, ["invert"], seeds=range(2), out=tmp_path)
+    (tmp_path / "models" / ".baseline-0.npy.123.partial").touch()  # of a write that was killed
+    with checkpoint.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
+        measure(recipe, ["invert"], seeds=range(2), out=tmp_path)
+    measure(recipe, ["invert"], seeds=range(2), out=tmp_path)
+    assert not list((tmp_path / "models").glob("*.partial"))
+
+
+def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path):
+    plain, seen = replace(recipe, model="convnet"), []
+    with pytest.raises(Stopped, match="step 1 of 8"):
+        measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen, 1))
+    assert [path.name for path in (tmp_path / "m" / "running").iterdir()] == ["baseline-1"]
+    found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
+    assert seen[:2] == ["baseline, seed 0 (1 of 4)", "baseline, seed 1 (2 of 4)"]
+    assert seen[2:] == ["baseline, seed 1 (1 of 3)", "invert, seed 0 (2 of 3)", "invert, seed 1 (3 of 3)"]
+    assert not list((tmp_path / "m" / "running").iterdir())  # what was predicted is kept, not the models
+    alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
+    some = found.predictions[BASELINE]
+    assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
+
+
+def test_processes_side_by_side(recipe, tmp_path, side_by_side):
+    plain, seen = replace(recipe, model="convnet", epochs=1), []
+
+    @contextmanager
+    def watch(title):
+        assert title == "2 runs at a time"
+        yield lambda state: seen.append(state)
+
+    found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=2, watch=watch)
+    assert seen[-1]["said"] == "4 of 4 runs"
+    assert seen[-1]["step"] == 4
+    alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
+    some = found.predictions[BASELINE]
+    assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
+
+
+_turn = threading.Lock()
+
+
+def in_turn(*arguments, **options):
+    """Run a unit while no other thread does: threads have one generator of random numbers, processes one each."""
+    with _turn:
+        return runs.run(*arguments, **options)
+
+
+def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
+    """Threads stand for the processes."""
+    started = []
+
+    def start():
+        ours, theirs = multiprocessing.Pipe()
+        started.append(threading.Thread(target=workers._serve, args=(theirs,)))
+        started[-1].start()
+        return ours, started[-1]
+
+    monkeypatch.setattr(workers, "_start", start)
+    monkeypatch.setattr(study, "run", in_turn)
+    recipe = replace(recipe, share=0.7)  # the processes read as much of the data as this one
+    found = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
+    assert len(started) == 2  # the seeds of the baseline, and those of invert
+    alone = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "alone")
+    for name, some in alone.predictions.items():
+        assert torch.equal(found.predictions[name].classes, some.classes)
+    none, other = (configurations(recipe, ["invert"], 0.5)[name] for name in (BASELINE, "invert"))
+    study.Study(none, seeds=range(2), out=tmp_path / "own", jobs=5, data=load(recipe.data)).run({"a": none, "b": other})
+    assert len(started) == 2  # data of its own stays in this process
+
+
+def test_on_a_gpu_all_that_agree_train_as_one(recipe, tmp_path):
+    mine = study.Study(configurations(recipe, ["rotate"], 0.5)[BASELINE], seeds=range(3), out=tmp_path)
+    recipes = configurations(recipe, ["rotate", "invert"], 0.5)
+    recipes["decayed"] = replace(recipes["rotate"], weight_decay=0.1)
+    tasks = {(name, seed): replace(own, seed=seed) for name, own in recipes.items() for seed in range(3)}
+    assert [len(some) for some in mine._batches(tasks)] == [3, 3, 3, 3]
+    mine.device = torch.device("cuda")
+    assert [len(some) for some in mine._batches(tasks)] == [9, 3]  # not of another weight decay
+    mine.jobs = 2
+    assert [len(some) for some in mine._batches(tasks)] == [5, 4, 2, 1]
+    assert [task for some in mine._batches(tasks) for task in some] == list(tasks)
+    for some, title in zip(mine._batches(tasks)[1:3], ("rotate and 1 others, 4 models", "decayed, 2 models"), strict=True):
+        assert runs.title_of(some) == title
+
+
+def test_an_image_folder(tmp_path):
+    for kind, name, shade in [
+        (kind, name, shade) for kind in ("train", "val") for name, shade in (("dark", 40), ("light", 200))
+    ]:
+        (tmp_path / "data" / kind / name).mkdir(parents=True)
+        for i in range(4):
+            Image.new("RGB", (10 + i, 9), (shade, shade + i, shade)).save(tmp_path / "data" / kind / name / f"{i}.png")
+    recipe = Recipe(data=str(tmp_path / "data"), model="mlp-5", size=8, epochs=8, batch=4)
+    found = measure(recipe, ["rotate"], seeds=range(2), out=tmp_path / "m")
+    assert found.classes == ("dark", "light")
+    Image.new("RGB", (10, 9), (1, 2, 3)).save(tmp_path / "data" / "val" / "dark" / "0.png")  # another of the same name
+    with pytest.raises(ValueError, match=r"a measure of other settings \(test '8 images, "):
+        measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m")
+    assert summarise(found)["baseline"]["accuracy"]["value"] == 1
+
+
+def test_shared_batches_are_said(recipe, tmp_path):
+    found = summarise(measure(recipe, ["rotate"], seeds=range(2), out=tmp_path, shared_batches=True))
+    assert found["settings"]["shared_batches"]
+    assert "not that of independent runs" in found["note"]
+    with pytest.raises(ValueError, match="shared_batches True there, False asked"):
+        measure(recipe, ["rotate"], seeds=range(2), out=tmp_path)
+
+
+def test_another_folder_is_refused(recipe, tmp_path):
+    out = tmp_path / "m"
+    measure(recipe, ["rotate"], seeds=range(2), out=out)
+    for other, probability, message in [
+        (replace(recipe, lr=0.2, epochs=1), 0.5, r"epochs 2 there, 1 asked, lr 0.1 there, 0.2 asked"),
+        (recipe, 0.9, "probability 0.5 there, 0.9 asked"),
+        (replace(recipe, data="digits"), 0.5, r"data '.*few.npz' there, 'digits' asked, .*train '100 images, \w+' there"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            measure(other, ["rotate"], seeds=range(2), out=out, probability=probability)
+    measure(
+        replace(recipe, seed=5, policy="augmix", transforms="geometric"), ["rotate"], seeds=range(2), out=out
+    )  # its own keys
+    stored = json.loads((out / "settings.json").read_text())
+    (out / "settings.json").write_text(json.dumps({key: stored[key] for key in stored if key != "weights"}))
+    measure(recipe, ["rotate"], seeds=range(2), out=out)  # a key that came later is at its default
+    with pytest.raises(ValueError, match=r"weights '' there, 'published' asked"):
+        measure(replace(recipe, weights="published"), ["rotate"], seeds=range(2), out=out)
+    (tmp_path / "refused" / "models").mkdir(parents=True)
+    (tmp_path / "refused" / "settings.json").write_text(json.dumps(stored | {"model": "mpl"}))
+    measure(recipe, ["rotate"], seeds=range(2), out=tmp_path / "refused")  # nothing was made with those settings
+    damaged = out / "models" / "rotate-1.npy"
+    whole = damaged.read_bytes()
+    for content, message in (
+        (whole[:-8], "damaged"),
+        (b"", "damaged"),
+        (whole.replace(b"<f8", b"<i8"), "not what a model says"),
+    ):
+        damaged.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"rotate-1.npy: {message}.*; remove it"):
+            measure(recipe, ["rotate"], seeds=range(2), out=out)
+    damaged.unlink()
+    measure(recipe, ["rotate"], seeds=range(2), out=out)  # this one alone, which was trained beside another
+    assert_close(*(torch.from_numpy(row) for path in (damaged, io.BytesIO(whole)) for row in np.load(path)))
+    (out / "settings.json").write_text("[1]")
+    with pytest.raises(ValueError, match=r"settings.json: not the settings of a measure"):
+        measure(recipe, ["rotate"], seeds=range(2), out=out)
+    shutil.rmtree(out)
+
+
+def test_runs_and_measures_do_not_share_a_folder(recipe, tmp_path):
+    train(replace(recipe, policy="none", epochs=1), out=tmp_path / "run")
+    measure(replace(recipe, epochs=1), ["rotate"], seeds=range(2), out=tmp_path / "measured")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with pytest.raises(ValueError, match="run: the folder of a run, not of a measure"):
+        measure(replace(recipe, epochs=1), ["rotate"], seeds=range(2), out=tmp_path / "run")
+    with pytest.raises(ValueError, match="measured: the folder of a measure, not of a run"):
+        train(replace(recipe, policy="none", epochs=1), out=tmp_path / "measured")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_refusals(recipe, tmp_path):
+    out = tmp_path / "m"
+    for seeds in ([0], [], [1, 1]):
+        with pytest.raises(ValueError, match="at least 2 different seeds"):
+            measure(recipe, ["rotate"], seeds=seeds, out=out)
+    for name in ("mixup", "cutmix"):
+        with pytest.raises(ValueError, match=f"'{name}' mixes labels: only transforms that keep an image's label"):
+            measure(recipe, ["rotate", name], seeds=range(2), out=out)
+    with pytest.raises(ValueError, match="unknown transform 'rotat', did you mean 'rotate'"):
+        measure(recipe, ["rotat"], seeds=range(2), out=out)
+    with pytest.raises(ValueError, match="'identity' changes nothing: that is the baseline"):
+        measure(recipe, ["identity"], seeds=range(2), out=out)
+    with pytest.raises(ValueError, match="unknown transform 'switchout'") as refused:
+        measure(recipe, ["switchout"], seeds=range(2), out=out)
+    assert "word_replacement" not in str(refused.value)  # that is for text, too
+    for name, message in (
+        ("rotate", "unknown transform 'rotate'.*word_replacement"),
+        ("back_translation", "needs a cache: --set cache=FILE .known: switchout, word_replacement"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            configurations(replace(recipe, data="reviews.csv"), [name], 0.5)
+    with pytest.raises(ValueError, match="no transform to measure"):
+        measure(recipe, [], seeds=range(2), out=out)
+    for probability in (0.0, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="probability must lie in"):
+            measure(recipe, ["rotate"], seeds=range(2), out=out, probability=probability)
+    with pytest.raises(ValueError, match="shared batches need an mlp"):
+        measure(replace(recipe, model="convnet"), ["rotate"], seeds=range(2), out=out, shared_batches=True)
+    assert not out.exists()
+    with pytest.raises(ValueError, match=r"baseline, seed [01]: the loss is (nan|inf)"):
+        measure(replace(recipe, lr=1e6, epochs=9), ["rotate"], seeds=range(2), out=out)

@@ -1,0 +1,66 @@
+"""What a measure comes to: a table by hand, the verdicts, and the file of predictions."""
+
+import json
+import zipfile
+
+import pytest
+import torch
+
+from outspan.measurement.scores import Predictions, scores
+from outspan.measurement.study import BASELINE, Measured
+from outspan.measurement.summary import load_predictions, save_predictions, summarise
+
+
+def test_summary_by_hand():
+    """Four seeds, four samples: the baseline gets one wrong for sure, and ties on another; `rotate` mends the first."""
+    labels = torch.tensor([0, 1, 2, 2])
+    baseline = torch.tensor([[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 0], [0, 1, 2, 0]])
+    rotate = labels.repeat(4, 1)
+    several = {BASELINE: Predictions(baseline, labels), "rotate": Predictions(rotate, labels)}
+    measured, counts = Measured({"shared_batches": False}, range(4), ("a", "b", "c"), several), set()
+    found = summarise(measured)
+    assert found["ties"] == found["baseline"]["ties"] == 1
+    assert found["seeds"] == [0, 1, 2, 3]
+    assert found["samples"] == 4
+    assert "note" not in found
+    assert found["baseline"]["accuracy"]["by_seed"] == [0.75, 0.75, 0.5, 0.75]
+    assert found["baseline"]["accuracy"]["value"] == 11 / 16
+    entry = found["transforms"]["rotate"]
+    assert entry["error"]["value"] == entry["instability"]["value"] == entry["ties"] == 0
+    for seed in range(8):  # the tied one is drawn right or wrong, and then corrected
+        other = summarise(measured, seed=seed)
+        counts.add((other["baseline"]["error"]["value"], other["transforms"]["rotate"]["corrected"]["count"]))
+    assert counts == {(0.25, 1), (0.5, 2)}
+    assert entry["broken"] == {"count": 0, "accuracy": None}
+    assert entry["difference"]["error"]["value"] == -found["baseline"]["error"]["value"]
+    assert entry["difference"]["verdict"] == "not told apart"  # four samples tell nothing
+    assert found["baseline"]["by_class"]["b"] == {
+        "samples": 1, "accuracy": 0.25, "std": 0.5, "error": 1.0, "instability": 0.25, "ties": 0,
+    }  # fmt: skip
+    assert found["baseline"]["first_3_seeds"]["accuracy"] == scores(several[BASELINE].first(3)).accuracy
+    json.dumps(found, allow_nan=False)
+
+
+def test_verdicts():
+    labels = torch.zeros(200, dtype=torch.int64)
+    half = (torch.arange(200) % 2).repeat(2, 1)
+    several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
+    some = {name: Predictions(classes, labels) for name, classes in several.items()}
+    found = summarise(Measured({"shared_batches": False}, range(2), ("a", "b"), some))
+    verdicts = {name: entry["difference"]["verdict"] for name, entry in found["transforms"].items()}
+    assert verdicts == {"rotate": "better", "invert": "worse", "blur": "not told apart"}
+    assert found["transforms"]["rotate"]["corrected"] == {"count": 100, "baseline_accuracy": 0.0}
+    assert found["transforms"]["invert"]["broken"] == {"count": 100, "accuracy": 0.0}
+
+
+def test_predictions_come_back_and_carry_no_time(tmp_path):
+    some = Predictions(torch.tensor([[0, 1], [1, 1]]), torch.tensor([0, 1]))
+    save_predictions(tmp_path / "p.npz", Measured({}, [0, 1], ("a", "b"), {BASELINE: some, "blur": some}))
+    found = load_predictions(tmp_path / "p.npz")
+    assert list(found) == [BASELINE, "blur"]
+    assert torch.equal(found["blur"].classes, some.classes)
+    with zipfile.ZipFile(tmp_path / "p.npz") as archive:
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    (tmp_path / "bad.npz").write_bytes(b"PK nothing")
+    with pytest.raises(ValueError, match="not the predictions of a measure"):
+        load_predictions(tmp_path / "bad.npz")

@@ -1,0 +1,41 @@
+"""Counts of what was chosen, against hand-made plans and against a run's own batches."""
+
+import pytest
+import torch
+
+from outspan import Plan
+from outspan.training.compositions import add_epoch, count, read, shares
+
+
+def test_a_hand_made_choice_is_counted():
+    drawn = Plan.of(
+        [["rotate", "invert"], ["rotate", "invert"], ["invert", "rotate"], ["invert"], []],
+        levels=[[0.5, 0], [0.1, 0], [0, 0.5], [0], []],
+        source=[0, 0, 0, 1, 1],
+    )
+    into = {}
+    losses = torch.tensor([[1.0, 2.0, 4.0, 8.0, 16.0]])
+    count(into, drawn, torch.tensor([0, 1, 2, 4]), losses, 2)
+    assert into == {"rotate+invert": [2, 3.0], "invert+rotate": [1, 4.0], "none": [1, 16.0]}
+    count(into, drawn, torch.tensor([3]), losses, 1)
+    assert into["invert"] == [1, 8.0]
+    count(into, drawn, torch.tensor([0]), losses, 1)  # what comes after the composition are the defaults
+    assert into["rotate"] == [1, 1.0]
+
+
+def test_lines_of_an_epoch_that_is_run_again_are_replaced(tmp_path):
+    for epoch, number in ((0, 1), (1, 2), (2, 3), (1, 4)):
+        add_epoch(tmp_path, epoch, {"rotate": [number, 2.0 * number]})
+    assert [line["epoch"] for line in read(tmp_path)] == [0, 1]
+    assert read(tmp_path)[1]["compositions"] == {"rotate": {"count": 4, "loss": 2.0}}
+
+
+def test_both_orders_of_a_pair_are_one_share(tmp_path):
+    add_epoch(tmp_path, 0, {"rotate+invert": [3, 1.0], "invert+rotate": [1, 1.0], "none": [4, 1.0]})
+    add_epoch(tmp_path, 1, {"none": [2, 1.0]})
+    assert shares(read(tmp_path)) == {"invert+rotate": [0.5, 0.0], "none": [0.5, 1.0]}
+
+
+def test_a_run_that_does_not_choose_has_none(tmp_path):
+    with pytest.raises(ValueError, match=r"no compositions\.jsonl: only a run of the policy 'uncertain' that keeps fewer"):
+        read(tmp_path)

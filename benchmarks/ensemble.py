@@ -23,7 +23,7 @@ from machine import machine
 
 from outspan.config import Recipe
 from outspan.data.sets import load
-from outspan.measurement.ensemble import train_together
+from outspan.training.ensemble import train_together
 from outspan.training.loop import train
 from outspan.training.trained import predict
 

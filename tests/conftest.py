@@ -18,7 +18,7 @@ from torch import nn
 from outspan import TRANSFORMS, Plan, apply, rng
 from outspan.kernels import cuda
 from outspan.kernels.cpu import _cpu, is_built, knows
-from outspan.training import workers
+from outspan.training import pool
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its kernels then run here
@@ -92,7 +92,7 @@ def side_by_side(request, monkeypatch):
 
     def serve(pipe: Any) -> None:
         with turn:
-            workers._serve(pipe)
+            pool._serve(pipe)
 
     def start() -> tuple[Any, Any]:
         ours, theirs = multiprocessing.Pipe()
@@ -100,7 +100,7 @@ def side_by_side(request, monkeypatch):
         thread.start()
         return ours, thread
 
-    monkeypatch.setattr(workers, "_start", start)
+    monkeypatch.setattr(pool, "_start", start)
 
 
 @pytest.fixture

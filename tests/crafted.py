@@ -17,7 +17,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from outspan.cli import trained, training
+from outspan.cli import train as train_cli
+from outspan.cli import trained
 from outspan.config import Recipe
 from outspan.training import Stopped, checkpoint
 from outspan.training.compositions import FILE
@@ -129,7 +130,7 @@ def count_tracebacks(folder: Path, *, every: int = 1, **changes: Any) -> dict[st
     drawn = (out / FILE).read_text() if (out / FILE).exists() else ""
     settings = [f"{key}={getattr(recipe, key)}" for key in ("data", "model", "epochs", "batch", "transforms", *changes)]
     commands: dict[str, Callable[[], object]] = {
-        "train": lambda: training.train_command(out, changes=settings, scale=1.0),
+        "train": lambda: train_cli.train_command(out, changes=settings, scale=1.0),
         "evaluate": lambda: trained.evaluate(out),
         "predict": lambda: trained.predict_command(out, [folder / "light.png"]),
         "compositions": lambda: trained.compositions(out, folder / "chosen.png", as_json=True),

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from outspan.cli.measure import base_recipe
-from outspan.cli.training import training_progress
+from outspan.cli.progress import training_progress
 from outspan.measurement.study import OWN_KEYS
 from outspan.measurement.summary import load_predictions
 
@@ -127,7 +127,7 @@ def test_interrupted_it_keeps_what_is_finished(few, tmp_path, run, monkeypatch):
             yield watched
 
     monkeypatch.setattr("outspan.cli.measure.training_progress", interrupted)
-    monkeypatch.setattr("outspan.cli.training._PAUSE", float("inf"))  # no line of progress, however slow the machine
+    monkeypatch.setattr("outspan.cli.progress._PAUSE", float("inf"))  # no line of progress, however slow the machine
     said = run(
         "--data", few, "--seeds", 2, "--transforms", "rotate", "--set", "epochs=2", "--set", "batch=25", "-o", out, code=130
     )

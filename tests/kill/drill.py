@@ -40,8 +40,7 @@ if __name__ != "__mp_main__" or PATCHES in os.environ:
 
     import outspan.cli
     from outspan.data.sets import load
-    from outspan.measurement import ensemble
-    from outspan.training import checkpoint, loop
+    from outspan.training import checkpoint, ensemble, loop
     from reviews import make_reviews, write_model
 
     # Save after every step.

@@ -20,7 +20,7 @@ from outspan.measurement.margins import margins
 from outspan.measurement.study import BASELINE, configurations, measurable, measure
 from outspan.measurement.summary import save_predictions, summarise
 from outspan.policies.named import build_policy
-from outspan.training import Stopped, checkpoint, workers
+from outspan.training import Stopped, checkpoint, pool
 from outspan.training.loop import train
 from outspan.training.trained import load_model, predict
 from outspan.transforms.normalize import Normalize
@@ -213,11 +213,11 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
 
     def start():
         ours, theirs = multiprocessing.Pipe()
-        started.append(threading.Thread(target=workers._serve, args=(theirs,)))
+        started.append(threading.Thread(target=pool._serve, args=(theirs,)))
         started[-1].start()
         return ours, started[-1]
 
-    monkeypatch.setattr(workers, "_start", start)
+    monkeypatch.setattr(pool, "_start", start)
     monkeypatch.setattr(study, "run", in_turn)
     recipe = replace(recipe, share=0.7)  # the processes read as much of the data as this one
     found = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)

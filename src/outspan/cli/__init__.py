@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from outspan.cli import data, images, measure, reproduce, studies, text, theory, trained, training
+from outspan.cli import compare, data, images, measure, reproduce, studies, text, theory, train, trained
 from outspan.cli.output import echo, echo_error, echo_lines, printable
 from outspan.messages import first_line
 
@@ -38,11 +38,11 @@ def outspan(
     """Exact and fast data augmentation, with transforms chosen per sample."""
 
 
-app.command("train")(training.train_command)
+app.command("train")(train.train_command)
 app.command("evaluate")(trained.evaluate)
 app.command("predict")(trained.predict_command)
-app.command("compare")(training.compare)
-app.command("grid")(training.grid_command)
+app.command("compare")(compare.compare)
+app.command("grid")(compare.grid_command)
 app.command("compositions")(trained.compositions)
 app.command("measure")(measure.measure_command)
 app.command("compose")(studies.compose_command)

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from outspan.cli.options import DATA_HELP, RECIPE_HELP, Jobs, Set, as_changes
 from outspan.cli.output import echo
-from outspan.cli.training import DATA_HELP, RECIPE_HELP, Jobs, Set, device, given_options, training_progress
+from outspan.cli.progress import device, training_progress
 from outspan.files import write_json, write_whole
 
 _STYLES = {"better": "green", "worse": "red", "not told apart": ""}
@@ -92,7 +93,7 @@ def base_recipe(
     if unused := [key for key, value in stored.items() if key in own and value != "none"]:  # the baseline has none of it, too
         echo(f"outspan: {command} sets these keys itself and ignores their values in {path}: {', '.join(unused)}", err=True)
     textual = is_textual(requested.get("data") or data or str(stored.get("data", "")))
-    given = given_options(data=data, model=model or (None if textual or "model" in stored else "mlp"))
+    given = as_changes(data=data, model=model or (None if textual or "model" in stored else "mlp"))
     return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], is_textual))
 
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from outspan.cli.options import SkipBad
 from outspan.cli.output import echo, echo_lines
-from outspan.cli.training import SkipBad, device, training_progress
+from outspan.cli.progress import device, training_progress
 from outspan.files import write_json
 
 METHODS = "baseline,ra,uncertain"

@@ -21,8 +21,9 @@ from outspan.cli.measure import (
     said_of_votes,
     write_found,
 )
+from outspan.cli.options import Set
 from outspan.cli.output import echo
-from outspan.cli.training import Set, device, training_progress
+from outspan.cli.progress import device, training_progress
 from outspan.files import write_json, write_whole
 
 _FIVE = "rotate,random_crop,cutout,translate_x,translate_y"  # the paper's

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from outspan.cli.output import echo
-from outspan.cli.training import training_progress
+from outspan.cli.progress import training_progress
 
 app = typer.Typer(help="Back-translate a corpus of text.", no_args_is_help=True)
 

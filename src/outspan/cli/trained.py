@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from outspan.cli.options import SkipBad
 from outspan.cli.output import echo, echo_error, printable
-from outspan.cli.training import SkipBad, device
+from outspan.cli.progress import device
 from outspan.files import write_whole
 
 _AT_ONCE = 256  # files that predict reads before it says anything of them

@@ -7,11 +7,11 @@ from typing import Any
 from outspan.config import Recipe
 from outspan.data.sets import Data, hold_out, is_textual
 from outspan.measurement.compose import summary
-from outspan.measurement.ensemble import is_batchable
 from outspan.measurement.margins import histogram
 from outspan.measurement.scores import corrected_and_broken, intervals, majority
 from outspan.measurement.study import BASELINE, Measured, Study, unaugmented
 from outspan.measurement.summary import about
+from outspan.training.ensemble import is_batchable
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of partners that are of an image's own class
 CORRECTED_AT = (0.0, 0.5, 1.0)  # whose corrected images the paper draws (arXiv:2005.00695, Appendix on mixup)

@@ -19,12 +19,12 @@ from torch import Tensor
 from outspan.config import Recipe
 from outspan.data.sets import Data, as_read, load_for
 from outspan.files import remove_partials, write_json, write_whole
-from outspan.measurement.ensemble import is_batchable, train_together
 from outspan.measurement.margins import margins
 from outspan.training import OnStep
+from outspan.training.ensemble import is_batchable, train_together
 from outspan.training.loop import train
+from outspan.training.pool import named
 from outspan.training.trained import load_model, predict
-from outspan.training.workers import named
 
 _PREDICTIONS = "predictions.safetensors"  # of all models of a unit, in the folder that it was trained in
 _REMOVED = ".removed-"

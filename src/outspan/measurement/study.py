@@ -14,12 +14,12 @@ from outspan.config import Recipe
 from outspan.data.sets import AnySplit, Data, is_textual, load_for
 from outspan.data.splits import Files, InMemory
 from outspan.files import digest_of
-from outspan.measurement.ensemble import MEMBER_KEYS, is_batchable, members_at_once
 from outspan.measurement.runs import Folder, Task, run, title_of
 from outspan.measurement.scores import Predictions
 from outspan.shapes import Float32
 from outspan.training.checkpoint import locked
-from outspan.training.workers import Watch, run_all, unwatched
+from outspan.training.ensemble import MEMBER_KEYS, is_batchable, members_at_once
+from outspan.training.pool import Watch, run_all, unwatched
 from outspan.transforms.table import TEXT_TRANSFORMS, TRANSFORMS, find
 
 BASELINE = "baseline"

@@ -14,7 +14,7 @@ from outspan.policies.files import fast_autoaugment, pba
 from outspan.reproduce.paper import Item, missing_data, recipes
 from outspan.training import checkpoint
 from outspan.training.loop import train
-from outspan.training.workers import Watch
+from outspan.training.pool import Watch
 
 # A row of the paper's comparisons: the recipe in recipes/paper that is its Algorithm 1.
 ROWS: Mapping[str, str] = MappingProxyType(

@@ -12,7 +12,7 @@ from outspan.data.sets import is_textual, load_for
 from outspan.files import write_json
 from outspan.training import Diverged, OnStep
 from outspan.training.loop import Summary, train
-from outspan.training.workers import Watch, named, run_all, unwatched
+from outspan.training.pool import Watch, named, run_all, unwatched
 
 
 def read_grid(path: Path, changes: Mapping[str, Any]) -> tuple[Recipe, Mapping[str, Sequence[Any]]]:

@@ -8,10 +8,10 @@ import torch
 from outspan.config import Recipe
 from outspan.data.sets import Data, load
 from outspan.data.splits import InMemory
-from outspan.measurement.ensemble import Ensemble, is_batchable, members_at_once, train_together
 from outspan.measurement.margins import margins
 from outspan.models import build
 from outspan.training import Stopped, checkpoint
+from outspan.training.ensemble import Ensemble, is_batchable, members_at_once, train_together
 from outspan.training.loop import train
 from outspan.training.trained import load_model, predict
 

@@ -14,8 +14,8 @@ from functools import partial
 
 import pytest
 
-from outspan.training import Stopped, workers
-from outspan.training.workers import run_all
+from outspan.training import Stopped, pool
+from outspan.training.pool import run_all
 
 
 def work(number, *, on_step):
@@ -53,13 +53,13 @@ def in_threads(monkeypatch):
 
     def start():
         ours, theirs = multiprocessing.Pipe()
-        thread = threading.Thread(target=workers._serve, args=(theirs,))
+        thread = threading.Thread(target=pool._serve, args=(theirs,))
         thread.start()
         return ours, thread
 
     begun.clear()
     second.clear()
-    monkeypatch.setattr(workers, "_start", start)
+    monkeypatch.setattr(pool, "_start", start)
 
 
 @pytest.mark.usefixtures("in_threads")
@@ -146,7 +146,7 @@ def test_a_process_killed_in_the_middle_of_a_message_is_said(monkeypatch):
         thread.start()
         return ours, thread
 
-    monkeypatch.setattr(workers, "_start", start)
+    monkeypatch.setattr(pool, "_start", start)
     with pytest.raises(ValueError, match="the process of a run was killed"):
         run_all([(f"run {i}", partial(work, i)) for i in range(3)], jobs=2)
 
@@ -185,7 +185,7 @@ def test_ctrl_c_while_a_process_starts_reaches_the_parent_and_not_the_process():
     blocked = []
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     try:
-        with pytest.raises(KeyboardInterrupt), workers._interrupts_blocked():  # noqa: PT012
+        with pytest.raises(KeyboardInterrupt), pool._interrupts_blocked():  # noqa: PT012
             done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
             blocked.append(done.stdout)
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # to this thread: no other one can take it later

@@ -1,0 +1,69 @@
+"""The command train."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outspan.cli.options import DATA_HELP, MODEL_HELP, RECIPE_HELP, Set, SkipBad, as_changes
+from outspan.cli.output import echo
+from outspan.cli.progress import device, training_progress
+
+
+def train_command(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Run folder. Resumes if it contains a run of the same recipe.")],
+    recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
+    data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
+    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Augmentation policy: none, baseline, random, uncertain, randaugment, …")
+    ] = None,
+    policy_file: Annotated[
+        str | None,
+        typer.Option(help="Published policy file for fastautoaugment or pba. FILE#FUNCTION reads a list from Python code."),
+    ] = None,
+    changes: Set = None,
+    scale: Annotated[float, typer.Option(help="Fraction of the epochs and images to use, for a quick test of a recipe.")] = 1.0,
+    skip_bad: SkipBad = 0,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
+    graphs: Annotated[bool, typer.Option(help="Capture training steps as CUDA graphs (GPU only).")] = True,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Make GPU results bit-identical between runs (slower).")
+    ] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
+) -> None:
+    """Train a classifier, or resume the run in the output folder.
+
+    Ctrl-C saves a checkpoint and stops. Run the same command again to resume.
+
+    Example: outspan train --data digits --model convnet --policy uncertain --set epochs=10 -o runs/first
+
+    Example: outspan train --data reviews.csv --set text_column=review --set label_column=stars -o runs/text
+    """
+    from outspan.config import make_recipe, read_changes, scaled
+    from outspan.data.sets import is_textual
+    from outspan.policies.named import check_recipe, without_effect
+    from outspan.training.loop import train
+
+    options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
+    given = make_recipe(recipe, [*options, *(changes or [])], is_textual)
+    check_recipe(given)
+    if unused := without_effect(read_changes(changes or []), given.policy):
+        echo(f"outspan: policy {given.policy} ignores these keys: {', '.join(unused)}", err=True)
+    with training_progress(reads=True) as on_step:
+        summary = train(
+            scaled(given, scale),
+            out=out,
+            device=device(),
+            compile=compile,
+            graphs=graphs,
+            deterministic=deterministic,
+            tensorboard=tensorboard,
+            skip_bad=skip_bad,
+            on_begin=partial(echo, err=True),
+            on_step=on_step,
+        )
+    echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch ({summary.seconds:.0f} s), saved in {out}")
+    if summary.accuracy <= summary.chance:
+        echo(f"Not above the majority-class baseline ({100 * summary.chance:.2f} %).")

@@ -1,0 +1,55 @@
+"""Several policies from the command line: the table, the figure, and what is refused."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from made import pixels
+from outspan.cli import main
+
+
+def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
+    changes = [part for change in (f"data={tiny}", "model=mlp", "epochs=2", "batch=20") for part in ("--set", change)]
+    said = run("compare", *changes, "--policies", "none,random", "--seeds", "2", "-o", tmp_path / "all")
+    assert "none" in said
+    assert "±" in said
+    assert "leads" in said
+    found = json.loads((tmp_path / "all" / "comparison.json").read_text())
+    assert found["seeds"] == [0, 1]
+    assert len(found["policies"]["random"]["test_accuracy"]) == 2
+    assert pixels(tmp_path / "all" / "accuracy.png").shape[:2] == (675, 1200)
+    run("compare", *changes, "--policies", "none,random", "--seeds", "2", "--jobs", "2", "-o", tmp_path / "jobs")
+    for name in ("none-0", "none-1", "random-0", "random-1"):
+        alone, beside = (
+            [json.loads(line)["train_loss"] for line in (tmp_path / folder / name / "metrics.jsonl").read_text().splitlines()]
+            for folder in ("all", "jobs")
+        )
+        assert beside == pytest.approx(alone, rel=1e-3)  # one thread adds in another order than two
+    assert json.loads((tmp_path / "jobs" / "comparison.json").read_text())["seeds"] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--policies", "none,nne"), "unknown policy 'nne', did you mean 'none'"),
+        (("--set", "seed=7"), "compare sets seed itself, so --set seed is not allowed: use --policies and --seeds"),
+        (("--policies", "mixup,uncertain", "--set", "same_class=0.5"), "same_class is for policies that do not choose"),
+        (("--policies", "none,pba"), "policy 'pba' needs policy_file"),
+        (("--data", "nothing"), "unknown data set 'nothing'"),
+    ],
+)
+def test_a_comparison_that_cannot_end_is_refused_before_it_begins(arguments, message, tmp_path, run):
+    assert message in run("compare", *arguments, "-o", tmp_path / "all", code=2)
+    assert not (tmp_path / "all").exists()
+
+
+def test_a_baseline_that_is_set_beside_less_is_said(tiny, tmp_path, monkeypatch, capsys):
+    for data, changes, said in ((tiny, [], True), (tiny, ["--set", "defaults=flip"], False), ("digits", [], False)):
+        command = ["outspan", "compare", "--data", str(data), "--model", "mlp", "--policies", "none,baseline", "--seeds", "1"]
+        command += ["--set", "epochs=1", "--set", "share=0.01", "--set", "batch=20", *changes]
+        monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path / f"{Path(data).stem}{len(changes)}")])
+        with pytest.raises(SystemExit):
+            main()
+        assert ("only `baseline` crops and flips. For a fair comparison add" in capsys.readouterr().err) == said

@@ -1,0 +1,64 @@
+"""The progress of a run: what it prints, and what an interruption does."""
+
+import os
+import re
+import signal
+
+import pytest
+
+from outspan.cli import progress
+from outspan.cli.progress import training_progress
+from outspan.training import Stopped
+
+
+def test_a_run_without_a_terminal_says_a_line_now_and_then(monkeypatch, capsys):
+    state = {"step": 30, "steps": 120, "epoch": 1, "epochs": 4, "loss": 0.5, "images": 8, "metrics": [{"test_accuracy": 0.75}]}
+    monkeypatch.setattr(progress, "_PAUSE", float("inf"))
+    with training_progress("random, seed 1") as on_step:
+        on_step(state)
+    assert capsys.readouterr().err == ""  # the pause is not over
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    monkeypatch.setattr(progress, "_told", -float("inf"))
+    with training_progress("random, seed 1") as on_step:
+        on_step(state)
+    assert re.fullmatch(
+        r"random, seed 1  25%  epoch 2/4  loss 0.500  [\d,]+ samples/s  test 75.00 %\n", capsys.readouterr().err
+    )
+
+
+def interrupted(number: int, *, reads: bool, steps: int) -> None:
+    """Do so many steps, be interrupted, and do one more, which must be asked to save."""
+    step = {"step": 1, "steps": 9, "epoch": 0, "epochs": 1, "loss": 0.0, "images": 1, "metrics": []}
+    with training_progress(reads=reads) as on_step:
+        for _ in range(steps):
+            assert not on_step(step)
+        os.kill(os.getpid(), number)
+        assert on_step(step)
+
+
+@pytest.fixture
+def terminal():
+    """Heed SIGHUP, as under a terminal, where the suite itself runs under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_while_the_data_is_read_ctrl_c_ends_it(number):
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(number, reads=True, steps=0)
+    for reads, steps in ((True, 1), (False, 0), (False, 1)):
+        with pytest.raises(Stopped):
+            interrupted(number, reads=reads, steps=steps)
+
+
+def test_under_nohup_a_closed_terminal_does_not_stop_it():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with training_progress() as on_step:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not on_step({"step": 1, "steps": 9, "epoch": 0, "epochs": 1, "loss": 0.0, "images": 1, "metrics": []})
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -30,10 +30,14 @@ from outspan import rng
 from outspan.config import Recipe
 from outspan.data.sets import hold_out, load
 from outspan.devices import to_device
-from outspan.policies.named import transforms_of
-from outspan.policies.plain import Batch, Plain, aim, draw, execute, soft_cross_entropy
+from outspan.policies.batch import Batch
+from outspan.policies.drawing import draw
+from outspan.policies.losses import soft_cross_entropy
+from outspan.policies.plain import Plain, execute
 from outspan.policies.proposals import Proposal, Step, any_of, over_range, sequence
 from outspan.policies.published import randaugment, trivialaugment
+from outspan.policies.table import transforms_of
+from outspan.policies.targets import make_targets
 from outspan.policies.uncertain import Uncertain, choose, evaluating
 from outspan.training.graphs import Learner, Replayed
 from outspan.training.loop import algorithms
@@ -202,7 +206,7 @@ class Ranked:
     def __call__(self, images: Tensor, labels: Tensor, *, step: int) -> Batch:
         plan = draw(self.propose, DEFAULTS, len(images), seed=self.seed, step=step, candidates=self.candidates)
         pixels = execute(images, plan, self.normalize)
-        targets = aim(images, labels, plan, CLASSES)
+        targets = make_targets(images, labels, plan, CLASSES)
         score = self._losses(self.model, pixels, targets)
         if self.reference is not None:
             score = score - self._losses(self.reference, pixels, targets)
@@ -227,7 +231,7 @@ class Part:
     def __call__(self, images: Tensor, labels: Tensor, *, step: int) -> Batch:
         first = self.chosen(images[: self.count], labels[: self.count], step=step)
         rest = self.plain(images[self.count :], labels[self.count :], step=step)
-        return Batch(torch.cat([first.images, rest.images]), torch.cat([first.targets, rest.targets]), rest.drawn)
+        return Batch(torch.cat([first.inputs, rest.inputs]), torch.cat([first.targets, rest.targets]), rest.drawn)
 
 
 @lru_cache(maxsize=8)
@@ -329,7 +333,7 @@ class Bench:
             policy, count = phases["finish" if progress >= 1 - variant.finish else "choose" if choosing else "plain"]
             here = to_device(rows_of(step, count, len(split), seed), self.device)
             batch = policy(split.images[here], split.labels[here], step=step)
-            batch = replace(batch, images=batch.images.contiguous(memory_format=layout))  # one layout: one recording
+            batch = replace(batch, inputs=batch.inputs.contiguous(memory_format=layout))  # one layout: one recording
             lr = lr_at(self.recipe, step, steps)
             means.append(take_step(state, main.learn, main.recipe, batch, lr).mean())
             main.average(step)

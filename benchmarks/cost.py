@@ -24,7 +24,7 @@ from outspan.config import Recipe, with_values
 from outspan.data.sets import Data
 from outspan.data.splits import InMemory
 from outspan.policies.adversarial import Learns
-from outspan.policies.named import build_policy
+from outspan.policies.table import build_policy
 from outspan.training.graphs import Learner, Replayed
 from outspan.training.loop import algorithms
 from outspan.training.state import new_state, take_step

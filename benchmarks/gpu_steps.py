@@ -13,8 +13,9 @@ from outspan.config import Recipe
 from outspan.data.sets import Data
 from outspan.data.splits import InMemory
 from outspan.policies.adversarial import Learns
-from outspan.policies.named import build_policy
-from outspan.policies.plain import draw, execute
+from outspan.policies.drawing import draw
+from outspan.policies.plain import execute
+from outspan.policies.table import build_policy
 from outspan.policies.uncertain import Uncertain, evaluating
 from outspan.training import Stopped, checkpoint
 from outspan.training.graphs import Learner, Replayed

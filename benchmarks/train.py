@@ -19,7 +19,7 @@ from machine import ROOT, machine
 from outspan import models, rng, soft_cross_entropy
 from outspan.config import Recipe
 from outspan.data.sets import load
-from outspan.policies.named import build_policy
+from outspan.policies.table import build_policy
 from outspan.training.graphs import Learner
 from outspan.training.loop import _Unread
 from outspan.training.state import lr_at, new_state, take_step

@@ -12,7 +12,7 @@ from outspan import Normalize, models
 from outspan.config import _ALLOWED, KEYS, Recipe, differing, make_recipe, read_recipe, scaled, with_values, write_recipe
 from outspan.data.sets import Data
 from outspan.data.splits import InMemory
-from outspan.policies.named import build_policy
+from outspan.policies.table import build_policy
 from outspan.training import Stopped
 from outspan.training.loop import train
 
@@ -157,6 +157,6 @@ def test_every_recipe_of_images_can_be_run(path):
     data = Data(recipe.data, side, side, ("a", "b"))
     model = models.build(recipe.model, side.shape, 2)
     policy = build_policy(recipe, model, data, Normalize((0.5,) * 3, (0.2,) * 3))
-    assert len(policy(side.images, side.labels, step=0).images) == 4 * (8 if recipe.policy == "adversarial" else recipe.keep)
+    assert len(policy(side.images, side.labels, step=0).inputs) == 4 * (8 if recipe.policy == "adversarial" else recipe.keep)
     assert path.read_text().startswith("# ")
     assert "Expected" in path.read_text()

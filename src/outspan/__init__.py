@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from outspan import rng as rng
     from outspan.plan import Plan as Plan
     from outspan.policies.adversarial import Adversarial as Adversarial
-    from outspan.policies.plain import Batch as Batch
+    from outspan.policies.batch import Batch as Batch
+    from outspan.policies.losses import soft_cross_entropy as soft_cross_entropy
     from outspan.policies.plain import Plain as Plain
-    from outspan.policies.plain import soft_cross_entropy as soft_cross_entropy
     from outspan.policies.proposals import Proposal as Proposal
     from outspan.policies.proposals import Schedule as Schedule
     from outspan.policies.proposals import Step as Step
@@ -40,7 +40,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Plan": "outspan.plan",
-    **dict.fromkeys(("Batch", "Plain", "soft_cross_entropy"), "outspan.policies.plain"),
+    "Batch": "outspan.policies.batch",
+    "soft_cross_entropy": "outspan.policies.losses",
+    "Plain": "outspan.policies.plain",
     **dict.fromkeys(("Proposal", "Schedule", "Step", "any_of", "blend", "sequence", "uniform"), "outspan.policies.proposals"),
     **dict.fromkeys(
         ("augmix", "autoaugment", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),

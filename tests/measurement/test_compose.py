@@ -12,7 +12,7 @@ from outspan.data.splits import InMemory
 from outspan.measurement.compose import compose, compositions, graph
 from outspan.measurement.scores import Predictions
 from outspan.measurement.study import BASELINE, Measured, Study, configurations, measure
-from outspan.policies.named import build_policy
+from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -19,7 +19,7 @@ from outspan.measurement.mixup import (
 )
 from outspan.measurement.scores import Predictions
 from outspan.measurement.study import BASELINE, Measured, Study
-from outspan.policies.named import build_policy
+from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -19,7 +19,7 @@ from outspan.measurement import runs, study
 from outspan.measurement.margins import margins
 from outspan.measurement.study import BASELINE, configurations, measurable, measure
 from outspan.measurement.summary import save_predictions, summarise
-from outspan.policies.named import build_policy
+from outspan.policies.table import build_policy
 from outspan.training import Stopped, checkpoint, pool
 from outspan.training.loop import train
 from outspan.training.trained import load_model, predict

@@ -99,7 +99,7 @@ def test_the_adversary_finds_what_harms():
     assert harmful() == pytest.approx(4 / 9, abs=0.1)
     for step in range(40):
         batch = policy(images, labels, step=step)
-        losses = soft_cross_entropy(tell_light_from_dark(batch.images), batch.targets, reduction="none")
+        losses = soft_cross_entropy(tell_light_from_dark(batch.inputs), batch.targets, reduction="none")
         policy.learn(losses, step=step)
     assert harmful() > 0.95
 

@@ -12,9 +12,9 @@ from conftest import magnitudes
 from outspan import Plain, rng
 from outspan.config import Recipe
 from outspan.data.sets import load
+from outspan.policies.drawing import draw
 from outspan.policies.files import FAST_AUTOAUGMENT, PBA, fast_autoaugment, pba
-from outspan.policies.named import build_policy
-from outspan.policies.plain import draw
+from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
 
 

@@ -12,8 +12,8 @@ from conftest import seeds
 from outspan import Plain, Plan, augmix, mixup, rng, sequence, uniform
 from outspan.config import Recipe
 from outspan.data.sets import load
-from outspan.policies.named import build_policy
 from outspan.policies.partners import partners_by_class
+from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
 
 

@@ -63,7 +63,7 @@ def test_what_is_kept_has_the_highest_losses(seed, keep, size):
     model, (images, labels) = network(seed % 5), batch(seed, size)
     policy = Uncertain(model, uniform(2), candidates=4, keep=keep, defaults="cifar", normalize=NORMALIZE, seed=seed)
     out = policy(images, labels, step=3)
-    assert out.images.shape == (size * keep, 3, 8, 8)
+    assert out.inputs.shape == (size * keep, 3, 8, 8)
     if keep == 4:
         assert out.losses is None  # nothing to choose
         return
@@ -74,7 +74,7 @@ def test_what_is_kept_has_the_highest_losses(seed, keep, size):
     assert torch.equal(out.chosen // 4, torch.arange(size).repeat_interleave(keep))
     # What comes out can be made again from the chosen plan alone.
     again = normalize(apply(images, out.plan, fill=FILL), NORMALIZE.mean, NORMALIZE.std)
-    assert torch.equal(out.images, again)
+    assert torch.equal(out.inputs, again)
     assert torch.equal(out.targets, mix_labels(labels, out.plan, 5, (8, 8)))
 
 
@@ -91,7 +91,7 @@ def test_scoring_leaves_no_trace():
     assert [module.training for module in model] == [True, False, True, True, True, True]
     assert torch.equal(torch.get_rng_state(), generator)
     assert not any(parameter.grad is not None for parameter in model.parameters())
-    outspan.soft_cross_entropy(model(out.images), out.targets).backward()  # and it can be trained on
+    outspan.soft_cross_entropy(model(out.inputs), out.targets).backward()  # and it can be trained on
 
 
 def test_the_mode_is_put_back_when_the_model_fails():
@@ -132,7 +132,7 @@ def test_between_scored_steps_it_draws_plainly():
     calls = []
     model.register_forward_hook(lambda module, inputs, output: calls.append(len(inputs[0])))
     policy = Uncertain(model, uniform(2), candidates=4, keep=2, score_every=3, normalize=NORMALIZE, classes=5)
-    sizes = [len(policy(images, labels, step=step).images) for step in range(6)]
+    sizes = [len(policy(images, labels, step=step).inputs) for step in range(6)]
     assert sizes == [14] * 6
     assert calls == [28, 28]  # steps 0 and 3 alone
     plain = policy(images, labels, step=1)
@@ -223,7 +223,7 @@ def test_a_module_that_takes_its_reduction_is_a_loss():
         Uncertain(network(), uniform(2), normalize=NORMALIZE, loss=loss) for loss in (Focal(), outspan.soft_cross_entropy)
     ]
     found = [policy(*batch(), step=0) for policy in policies]
-    assert torch.equal(found[0].images, found[1].images)
+    assert torch.equal(found[0].inputs, found[1].inputs)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_policy_goes_to_another_process_and_draws_the_same(propose):
     for policy in (Plain(propose, 5, defaults="cifar"), Uncertain(network(), propose, candidates=2, defaults="cifar")):
         there, here = (own(*batch(), step=3) for own in (pickle.loads(pickle.dumps(policy)), policy))  # noqa: S301
         assert there.drawn.to_json() == here.drawn.to_json()
-        assert torch.equal(there.images, here.images)
+        assert torch.equal(there.inputs, here.inputs)
 
 
 def test_plain_is_what_was_proposed_and_then_the_defaults():
@@ -243,7 +243,7 @@ def test_plain_is_what_was_proposed_and_then_the_defaults():
     then = DEFAULTS["cifar"](7, rng=rng.generator(3, "defaults", 9))
     pixels = apply(apply(images, first), then, fill=FILL) if "cutout" not in first.names else None
     whole = apply(images, first.then(then), fill=FILL)
-    assert torch.equal(out.images, normalize(whole, NORMALIZE.mean, NORMALIZE.std))
+    assert torch.equal(out.inputs, normalize(whole, NORMALIZE.mean, NORMALIZE.std))
     assert pixels is None or torch.equal(pixels, whole)
     assert torch.equal(out.targets, mix_labels(labels, out.plan, 5, (8, 8)))
 
@@ -251,7 +251,7 @@ def test_plain_is_what_was_proposed_and_then_the_defaults():
 def test_plain_without_normalisation_gives_zero_to_one():
     images, labels = batch()
     out = Plain(sequence(), 5)(images, labels, step=0)
-    assert torch.equal(out.images, (images.double() / 255).float())
+    assert torch.equal(out.inputs, (images.double() / 255).float())
     assert torch.equal(out.targets, torch.eye(5)[labels])
 
 
@@ -261,9 +261,9 @@ def test_a_step_is_the_same_whenever_it_is_asked_for():
     there = [policy(images, labels, step=step) for step in (0, 1, 2)]
     back = [policy(images, labels, step=step) for step in (2, 1, 0)][::-1]
     for a, b in zip(there, back, strict=True):
-        assert torch.equal(a.images, b.images)
+        assert torch.equal(a.inputs, b.inputs)
         assert torch.equal(a.targets, b.targets)
-    assert not torch.equal(there[0].images, there[1].images)
+    assert not torch.equal(there[0].inputs, there[1].inputs)
 
 
 @given(seed=seeds)
@@ -294,7 +294,7 @@ def test_the_three_lines_train_a_model():
     policy = outspan.Uncertain(model, outspan.uniform(depth=2, transforms=("translate_x", "brightness")), candidates=4)
     for step, (some, their) in enumerate(loader):
         batch = policy(some, their, step=step)
-        loss = outspan.soft_cross_entropy(model(batch.images), batch.targets)
+        loss = outspan.soft_cross_entropy(model(batch.inputs), batch.targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -7,7 +7,7 @@ import pytest
 from outspan.config import Recipe, read_recipe
 from outspan.data.sets import load
 from outspan.models import build
-from outspan.policies.named import build_policy
+from outspan.policies.table import build_policy
 from outspan.reproduce.cells import METHODS, ROWS, Cell, recipe_of
 from outspan.reproduce.paper import HOME, find_item
 from outspan.transforms.normalize import Normalize

@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from outspan.cli import app
 from outspan.config import read_recipe
-from outspan.policies.named import transforms_of
+from outspan.policies.table import transforms_of
 from outspan.reproduce import paper
 from outspan.reproduce.cells import ROWS
 from outspan.reproduce.paper import HOME, PAPER, status

@@ -18,7 +18,7 @@ from outspan import files, models
 from outspan.config import Recipe, read_recipe
 from outspan.data.sets import Data, hold_out, load, load_for
 from outspan.data.splits import InMemory
-from outspan.policies.named import POLICIES
+from outspan.policies.table import POLICIES
 from outspan.training import Stopped, checkpoint, compositions, loop
 from outspan.training.loop import algorithms, train
 from outspan.training.trained import accuracy, load_model, load_run

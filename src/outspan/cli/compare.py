@@ -36,7 +36,7 @@ def compare(
     from outspan.config import make_recipe
     from outspan.data.sets import is_textual
     from outspan.figures.compare import compare_figure, numbers, read_honestly, said_of_chance
-    from outspan.policies.named import check_for, check_recipe, find_policy, has_baseline
+    from outspan.policies.table import check_for, check_recipe, find_policy, has_baseline
     from outspan.training.loop import train
     from outspan.training.pool import named, run_all
 

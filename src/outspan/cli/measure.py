@@ -107,7 +107,7 @@ def probability_for(recipe: Any, requested: float | None) -> float:
 def names_in(text: str, recipe: Any) -> tuple[str, ...]:
     """Return transforms given with commas, each once; "all", or of a named set those, that can be measured on the data."""
     from outspan.measurement.study import measurable
-    from outspan.policies.named import SETS_OF_TRANSFORMS
+    from outspan.policies.table import SETS_OF_TRANSFORMS
 
     if text.strip() in ("all", *SETS_OF_TRANSFORMS):
         requested = SETS_OF_TRANSFORMS.get(text.strip())

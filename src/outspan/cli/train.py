@@ -43,7 +43,7 @@ def train_command(
     """
     from outspan.config import make_recipe, read_changes, scaled
     from outspan.data.sets import is_textual
-    from outspan.policies.named import check_recipe, without_effect
+    from outspan.policies.table import check_recipe, without_effect
     from outspan.training.loop import train
 
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.messages import unknown
-from outspan.policies.plain import Batch, check_batch, draw, execute, find_defaults
+from outspan.policies.batch import Batch, check_batch
+from outspan.policies.drawing import draw, find_defaults
+from outspan.policies.plain import execute
 from outspan.policies.proposals import Proposal, Step, propose
 from outspan.policies.published import at_share
+from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Images, Int64, Num
-from outspan.transforms.labels import mix_labels
 from outspan.transforms.normalize import Normalize
 
 # AutoAugment's, less sample pairing, which blends images without their labels.
@@ -144,9 +146,7 @@ class Adversarial:
             step=step,
             candidates=self.policies,
         )
-        height, width = images.shape[-2:]
-        targets = mix_labels(labels, plan, self.classes, (height, width))
-        return Batch(execute(images, plan, self.normalize), targets, plan)
+        return Batch(execute(images, plan, self.normalize), make_targets(images, labels, plan, self.classes), plan)
 
     def learn(self, losses: Float32[Tensor, " BM"], *, step: int) -> None:
         """Take in the losses of a batch that came from here; where a round ends, update the controller."""

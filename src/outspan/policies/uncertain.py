@@ -13,8 +13,12 @@ from torch import Tensor, nn
 from outspan import rng
 from outspan.devices import to_device
 from outspan.messages import shown
-from outspan.policies.plain import Batch, aim, check_batch, draw, execute, find_defaults, soft_cross_entropy
+from outspan.policies.batch import Batch, check_batch
+from outspan.policies.drawing import draw, find_defaults
+from outspan.policies.losses import soft_cross_entropy
+from outspan.policies.plain import execute
 from outspan.policies.proposals import Proposal, Schedule
+from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Images, Int64, Num
 from outspan.text.apply import Framed
 from outspan.text.tokens import Passages
@@ -72,12 +76,12 @@ class Uncertain:
         plan = draw(self.propose, self.defaults, len(images), seed=self.seed, step=step, candidates=count)
         pixels = execute(images, plan, self.normalize)
         if not scoring:
-            return Batch(pixels, aim(images, labels, plan, self._count_classes(pixels)), plan)
+            return Batch(pixels, make_targets(images, labels, plan, self._count_classes(pixels)), plan)
         with evaluating(self.model):
             logits = _logits(self.model(pixels))
             if self.classes not in (None, logits.shape[1]):
                 raise ValueError(f"classes must be as many as the model has logits, {logits.shape[1]}, got {self.classes}")
-            targets = aim(images, labels, plan, logits.shape[1])
+            targets = make_targets(images, labels, plan, logits.shape[1])
             losses = self.loss(logits, targets, reduction="none")
             if losses.numel() != len(logits):
                 raise ValueError(

@@ -16,9 +16,9 @@ from outspan import rng
 from outspan.config import Recipe, differing
 from outspan.data.sets import Data, is_textual, load_for
 from outspan.plan import Plan
-from outspan.policies.named import build_policy, find_policy
 from outspan.policies.plain import Plain, execute
 from outspan.policies.proposals import merge
+from outspan.policies.table import build_policy, find_policy
 from outspan.shapes import Float32, Normalized, Num
 from outspan.training import OnStep, Stopped, checkpoint
 from outspan.training.graphs import Learner

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outspan.policies.plain import smooth, soft_cross_entropy
+from outspan.policies.losses import smooth, soft_cross_entropy
 
 _MOST = 4  # shapes that are recorded: a full batch and the last one of an epoch, and some to spare
 

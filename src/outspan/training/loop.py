@@ -22,9 +22,9 @@ from outspan.messages import first_line
 from outspan.models.from_timm import PUBLISHED
 from outspan.plan import Plan
 from outspan.policies.adversarial import Learns
+from outspan.policies.batch import Batch
 from outspan.policies.files import file_and_function
-from outspan.policies.named import build_policy, check_for, find_policy
-from outspan.policies.plain import Batch
+from outspan.policies.table import build_policy, check_for, find_policy
 from outspan.policies.uncertain import evaluating
 from outspan.training import Diverged, OnStep, Stopped, checkpoint, compositions
 from outspan.training.graphs import Learner, Replayed

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from outspan import models, rng
 from outspan.config import Recipe
-from outspan.policies.plain import Batch
+from outspan.policies.batch import Batch
 from outspan.training import checkpoint, compositions
 from outspan.training.graphs import Learner
 
@@ -66,8 +66,8 @@ def take_step(state: State, learn: Learner, recipe: Recipe, batch: Batch, lr: fl
     """Learn from a batch and return each image's loss."""
     for group in state.optimizer.param_groups:
         group["lr"] = lr
-    _seed(rng.derive(recipe.seed, "model", state.step), batch.images.is_cuda)
-    losses = learn(batch.images, batch.targets)
+    _seed(rng.derive(recipe.seed, "model", state.step), batch.inputs.is_cuda)
+    losses = learn(batch.inputs, batch.targets)
     if recipe.clip:
         nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
     state.optimizer.step()

@@ -11,7 +11,7 @@ from fuzz.mutate import NUMBERS, Draw, mutate, pick
 from outspan import Normalize
 from outspan.config import KEYS, Recipe, differing, make_recipe, scaled, write_recipe
 from outspan.data.sets import Data, load_for
-from outspan.policies.named import POLICIES, build_policy
+from outspan.policies.table import POLICIES, build_policy
 
 WORDS = (
     "digits",

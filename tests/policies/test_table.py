@@ -7,7 +7,7 @@ import torch
 
 from outspan.config import Recipe
 from outspan.data.sets import load
-from outspan.policies.named import POLICIES, build_policy, without_effect
+from outspan.policies.table import POLICIES, build_policy, without_effect
 from outspan.transforms.normalize import Normalize
 
 CHANGES = {
@@ -30,7 +30,7 @@ def made(recipe: Recipe) -> list[torch.Tensor]:
     torch.manual_seed(3)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
     policy = build_policy(recipe, model, digits, Normalize((0.1,), (0.3,)))
-    return [policy(digits.train.images[:40], digits.train.labels[:40], step=step).images for step in (0, 1)]
+    return [policy(digits.train.images[:40], digits.train.labels[:40], step=step).inputs for step in (0, 1)]
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"fastautoaugment", "pba", "adversarial"}))

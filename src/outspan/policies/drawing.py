@@ -1,0 +1,38 @@
+"""Draw the plan of a training step: the proposal of the policy, then the default transforms."""
+
+from collections.abc import Sequence
+
+from outspan import rng
+from outspan.messages import shown
+from outspan.plan import Plan
+from outspan.policies.proposals import Proposal, Schedule, draw_together
+from outspan.policies.published import DEFAULTS
+
+
+def find_defaults(defaults: str | Proposal) -> Proposal:
+    """Return the default transforms by name; a proposal is its own."""
+    if not isinstance(defaults, str):
+        return defaults
+    if defaults not in DEFAULTS:
+        raise ValueError(f"defaults must be a proposal or one of {', '.join(DEFAULTS)}, got {shown(defaults)}")
+    return DEFAULTS[defaults]
+
+
+def draw(
+    propose: Proposal | Schedule, defaults: str | Proposal, size: int, *, seed: int, step: int, candidates: int = 1
+) -> Plan:
+    """Draw the plan of a step: what is proposed, then the defaults."""
+    return draw_several(propose, defaults, size, seeds=[seed], step=step, candidates=candidates)
+
+
+def draw_several(
+    propose: Proposal | Schedule, defaults: str | Proposal, size: int, *, seeds: Sequence[int], step: int, candidates: int = 1
+) -> Plan:
+    """Draw the plans of a step of several seeds as one; their batches lie one after another."""
+    propose = propose.at(step) if isinstance(propose, Schedule) else propose
+    plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds], candidates)
+    if defaults == "none":
+        return plan
+    generators = [rng.generator(seed, "defaults", step) for seed in seeds]
+    after = draw_together(find_defaults(defaults), size, generators, candidates)
+    return plan.then(after) if after.ops.numel() else plan

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -9,9 +10,24 @@ import pytest
 import torch
 
 from outspan import Normalize, models
-from outspan.config import _ALLOWED, KEYS, Recipe, differing, make_recipe, read_recipe, scaled, with_values, write_recipe
+from outspan.config import (
+    DEFAULTS,
+    KEYS,
+    RENAMED,
+    Recipe,
+    RecipeKeys,
+    build_recipe,
+    differing,
+    read_changes,
+    read_recipe,
+    scaled,
+    stored_recipe,
+    with_values,
+    write_recipe,
+)
 from outspan.data.sets import Data
 from outspan.data.splits import InMemory
+from outspan.limits import LIMITS
 from outspan.policies.table import build_policy
 from outspan.training import Stopped
 from outspan.training.loop import train
@@ -41,12 +57,46 @@ def test_a_recipe_that_is_written_comes_back(recipe, tmp_path):
 def test_adamw_has_a_rate_of_its_own(tmp_path):
     path = tmp_path / "r.toml"
     path.write_text('optimizer = "adamw"')
-    assert make_recipe(path, []).lr == make_recipe(None, ["optimizer=adamw"]).lr == 1e-3
-    assert make_recipe(path, ["lr=0.1"]).lr == make_recipe(path, ["optimizer=sgd"]).lr == 0.1
-    text = write_recipe(make_recipe(path, ["lr=0.1"]))
+    assert build_recipe(path).lr == build_recipe(None, {"optimizer": "adamw"}).lr == 1e-3
+    assert build_recipe(path, {"lr": 0.1}).lr == build_recipe(path, {"optimizer": "sgd"}).lr == 0.1
+    text = write_recipe(build_recipe(path, {"lr": 0.1}))
     path.write_text(text)
     assert read_recipe(path).lr == 0.1
-    assert make_recipe(None, ["data=x"], lambda name: True).lr == 2e-5  # text's
+    for optimizer in ("adamw", "sgd"):
+        assert build_recipe(None, {"data": "x", "optimizer": optimizer}, lambda name: "texts").lr == 2e-5
+
+
+def test_keywords_are_the_keys_of_a_recipe_with_their_types():
+    assert RecipeKeys.__annotations__ == {field.name: field.type for field in fields(Recipe)}
+    assert all(type(getattr(Recipe(), key)) is type_ for key, type_ in RecipeKeys.__annotations__.items())
+    assert not RecipeKeys.__required_keys__
+
+
+def test_a_recipe_is_built_from_defaults_then_a_file_then_keywords(tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text('data = "reviews"\nepochs = 7\nbatch = 5')
+    built = build_recipe(str(path), {"batch": 6}, lambda name: "texts" if name == "reviews" else "images")
+    assert built == with_values(Recipe(), {**DEFAULTS["texts"], "data": "reviews", "epochs": 7, "batch": 6})
+    assert build_recipe(path, {"batch": 6}) == Recipe(data="reviews", epochs=7, batch=6)
+    assert build_recipe(Recipe(epochs=3), {"batch": 6}, lambda name: "texts") == Recipe(epochs=3, batch=6)
+    assert build_recipe() == Recipe()
+    with pytest.raises(ValueError, match="unknown key 'epoch', did you mean 'epochs'"):
+        build_recipe(None, {"epoch": 3})
+
+
+def test_an_old_key_is_refused_with_its_new_name_and_read_where_it_is_stored(tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text("share = 0.5")
+    for build in (
+        partial(read_recipe, path),
+        partial(build_recipe, None, read_changes(["share=0.5"])),
+        partial(build_recipe, Recipe(), {"share": 0.5}),
+    ):
+        with pytest.raises(ValueError, match="key 'share' is now called 'fraction'"):
+            build()
+    assert stored_recipe({"share": 0.5, "epochs": 3}) == Recipe(fraction=0.5, epochs=3)
+    assert not set(RENAMED) & set(KEYS)
+    assert set(RENAMED.values()) <= set(KEYS)
 
 
 def test_text_is_read_as_its_fields_type():
@@ -67,7 +117,7 @@ def test_text_is_read_as_its_fields_type():
         ('schedule = "step"', "schedule is out of range, got 'step' .*cosine"),
         ("epochs = ", "not TOML"),
         ('crop = "left"', r"crop is out of range, got 'left' \(allowed: centre, resized\)"),
-        ("share = 0", r"share is out of range, got 0.0 \(allowed: \(0, 1\]\)"),
+        ("fraction = 0", r"fraction is out of range, got 0.0 \(allowed: \(0, 1\]\)"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text, message, tmp_path):
@@ -88,7 +138,7 @@ def test_no_extreme_value_is_more_than_a_refusal_by_name(key, tmp_path, unchecke
     for text in EXTREMES:
         (tmp_path / "r.toml").write_text(f"{key} = {text}")
         for make in (
-            partial(make_recipe, None, [f"{key}={text}"]),
+            partial(build_recipe, None, {key: text}),
             partial(read_recipe, tmp_path / "r.toml"),
             *(partial(Recipe, **{key: value}) for value in literal),
         ):
@@ -106,7 +156,7 @@ def test_no_extreme_value_is_more_than_a_refusal_by_name(key, tmp_path, unchecke
 
 @pytest.mark.parametrize("key", NUMERIC)
 def test_a_run_starts_at_the_limits_of_every_number(key, tmp_path, one_thread):
-    allowed = _ALLOWED[key]
+    allowed = LIMITS[key]
     policies = {
         "adversaries": "adversarial",
         "subpolicies": "adversarial",
@@ -135,8 +185,8 @@ def test_a_missing_file_is_said(tmp_path):
 
 def test_a_scaled_recipe_keeps_at_least_one_of_each():
     small = scaled(Recipe(epochs=200, validation=5000), 0.001)
-    assert (small.epochs, small.share, small.validation) == (1, 0.001, 5)
-    assert scaled(Recipe(epochs=60), 0.05) == Recipe(epochs=3, share=0.05)
+    assert (small.epochs, small.fraction, small.validation) == (1, 0.001, 5)
+    assert scaled(Recipe(epochs=60), 0.05) == Recipe(epochs=3, fraction=0.05)
     assert scaled(Recipe(), 1.0) == Recipe()
     for scale in (0.0, -1.0, 1.1, float("nan")):
         with pytest.raises(ValueError, match=r"scale must lie in \(0, 1\]"):

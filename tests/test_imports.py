@@ -11,7 +11,7 @@ import outspan
 
 ROOT = Path(outspan.__file__).parent
 FLOORS = [
-    {"shapes", "rng", "plan", "config", "files", "children", "messages", "devices"},
+    {"shapes", "rng", "plan", "config", "limits", "files", "children", "messages", "devices"},
     {"transforms", "kernels", "text"},
     {"data", "models"},
     {"policies"},

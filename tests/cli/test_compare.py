@@ -48,7 +48,7 @@ def test_a_comparison_that_cannot_end_is_refused_before_it_begins(arguments, mes
 def test_a_baseline_that_is_set_beside_less_is_said(tiny, tmp_path, monkeypatch, capsys):
     for data, changes, said in ((tiny, [], True), (tiny, ["--set", "defaults=flip"], False), ("digits", [], False)):
         command = ["outspan", "compare", "--data", str(data), "--model", "mlp", "--policies", "none,baseline", "--seeds", "1"]
-        command += ["--set", "epochs=1", "--set", "share=0.01", "--set", "batch=20", *changes]
+        command += ["--set", "epochs=1", "--set", "fraction=0.01", "--set", "batch=20", *changes]
         monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path / f"{Path(data).stem}{len(changes)}")])
         with pytest.raises(SystemExit):
             main()

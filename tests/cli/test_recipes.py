@@ -80,7 +80,7 @@ def test_the_scale_is_an_option(run, official, monkeypatch, tmp_path):
     mnist = next(path for path in PAPER if path.stem == "mnist-mlp")
     assert "test accuracy" in run("train", mnist, "--scale", "0.001", "-o", tmp_path / "run")
     recipe, data = load_run(tmp_path / "run")[0].recipe, load_run(tmp_path / "run")[1]
-    assert (recipe.epochs, recipe.share, len(data.train), len(data.test)) == (1, 0.001, 1000, 1000)
+    assert (recipe.epochs, recipe.fraction, len(data.train), len(data.test)) == (1, 0.001, 1000, 1000)
     for scale in ("0", "1.5", "-1"):
         assert "scale must lie in (0, 1], got" in run("train", mnist, "--scale", scale, "-o", tmp_path / "none", code=2)
 

@@ -246,7 +246,7 @@ def test_a_folder_of_three_splits_has_them_all(tmp_path):
     found = sets.load(str(root), size=16)
     assert {path.parents[1].name for path in found.test.paths} == {"test"}
     assert {path.parents[1].name for path in found.validation.paths} == {"valid"}
-    assert len(sets.load_for(Recipe(data=str(root), size=16, share=0.5, batch=1)).validation) == 2
+    assert len(sets.load_for(Recipe(data=str(root), size=16, fraction=0.5, batch=1)).validation) == 2
 
 
 def test_a_folder_without_train_is_what_is_tested(tmp_path):

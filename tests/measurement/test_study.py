@@ -219,7 +219,7 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
 
     monkeypatch.setattr(pool, "_start", start)
     monkeypatch.setattr(study, "run", in_turn)
-    recipe = replace(recipe, share=0.7)  # the processes read as much of the data as this one
+    recipe = replace(recipe, fraction=0.7)  # the processes read as much of the data as this one
     found = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
     assert len(started) == 2  # the seeds of the baseline, and those of invert
     alone = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "alone")
@@ -285,6 +285,9 @@ def test_another_folder_is_refused(recipe, tmp_path):
     stored = json.loads((out / "settings.json").read_text())
     (out / "settings.json").write_text(json.dumps({key: stored[key] for key in stored if key != "weights"}))
     measure(recipe, ["rotate"], seeds=range(2), out=out)  # a key that came later is at its default
+    older = {"share" if key == "fraction" else key: value for key, value in stored.items()}
+    (out / "settings.json").write_text(json.dumps(older))
+    measure(recipe, ["rotate"], seeds=range(2), out=out)  # a key that had another name is read as the new one
     with pytest.raises(ValueError, match=r"weights '' there, 'published' asked"):
         measure(replace(recipe, weights="published"), ["rotate"], seeds=range(2), out=out)
     (tmp_path / "refused" / "models").mkdir(parents=True)

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from outspan.cli import main
-from outspan.config import TEXT, Recipe, make_recipe, read_recipe, with_values, write_recipe
+from outspan.config import DEFAULTS, Recipe, make_recipe, read_recipe, with_values, write_recipe
 from outspan.data import sets
-from outspan.data.sets import as_read, is_textual, load
+from outspan.data.sets import as_read, load, noun_of
 from outspan.measurement.study import measurable, measure
 from outspan.measurement.summary import summarise
 from outspan.text.documents import read_text
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def small(corpus, folder, **changes) -> Recipe:
     """Return a recipe for text that takes a second."""
     given = {"data": corpus, "model": folder, "length": 48, "batch": 8, "epochs": 2, "lr": 0.01} | changes
-    return make_recipe(None, [f"{key}={value}" for key, value in given.items()], is_textual)
+    return make_recipe(None, [f"{key}={value}" for key, value in given.items()], noun_of)
 
 
 def state(folder) -> tuple[dict, dict]:
@@ -85,7 +85,7 @@ def test_a_table_is_tested_whole_unless_the_run_has_trained_on_it(tiny_model, tm
 
     own, other = table("reviews.jsonl", 60, 0), table("test.jsonl", 30, 1)
     held_out = len(load(str(own)).test)
-    train(small(own, tiny_model, epochs=1, batch=4, policy="none", share=0.9, validation=5), out=tmp_path / "run")
+    train(small(own, tiny_model, epochs=1, batch=4, policy="none", fraction=0.9, validation=5), out=tmp_path / "run")
     taken = len(load_run(tmp_path / "run")[1].test)
     assert taken < held_out < 30
     moved = tmp_path / "moved.jsonl"
@@ -299,18 +299,18 @@ def test_what_makes_no_sense_is_refused(changes, message, corpus, tiny_model, tm
 
 
 def test_a_model_of_images_is_refused_before_texts_are_read(corpus, tmp_path):
-    recipe = make_recipe(None, [f"data={corpus}", "model=wide_resnet-28-2"], is_textual)
+    recipe = make_recipe(None, [f"data={corpus}", "model=wide_resnet-28-2"], noun_of)
     with pytest.raises(ValueError, match="model 'wide_resnet-28-2' is for images; for text give a name on the hub or a folder"):
         train(recipe, out=tmp_path / "run")
 
 
 def test_a_file_for_text_begins_with_the_defaults_of_text(corpus, tmp_path):
     (tmp_path / "r.toml").write_text(f'data = "{corpus}"\nepochs = 7\n')
-    made = make_recipe(tmp_path / "r.toml", ["batch=5"], is_textual)
-    assert made == with_values(Recipe(), {**TEXT, "data": str(corpus), "epochs": 7, "batch": 5})
+    made = make_recipe(tmp_path / "r.toml", ["batch=5"], noun_of)
+    assert made == with_values(Recipe(), {**DEFAULTS["texts"], "data": str(corpus), "epochs": 7, "batch": 5})
     for recipe in (made, replace(made, optimizer="sgd", depth=2, clip=0.0)):  # what is text's default, and what is images'
         (tmp_path / "w.toml").write_text(write_recipe(recipe))
-        assert make_recipe(tmp_path / "w.toml", [], is_textual) == recipe
+        assert make_recipe(tmp_path / "w.toml", [], noun_of) == recipe
 
 
 def test_a_policy_of_images_is_refused_before_anything_is_trained(corpus, tiny_model, tmp_path, monkeypatch, capsys):

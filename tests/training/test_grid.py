@@ -10,7 +10,7 @@ from made import make_folder
 from outspan.config import Recipe, read_recipe
 from outspan.training.grid import points, read_grid, run_grid
 
-SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=8, batch=20, share=0.02, validation=20)
+SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=8, batch=20, fraction=0.02, validation=20)
 
 
 def written(path: Path, text: str) -> Path:

@@ -306,12 +306,12 @@ def test_a_model_that_does_not_take_the_images_is_refused_before_it_trains(tmp_p
 
 def test_a_share_of_the_images_is_evenly_spaced_and_at_least_two_batches(tmp_path):
     whole = load("digits")
-    for share, batch, count in ((0.1, 20, 500), (0.001, 20, 40)):
-        part = load_for(replace(SMALL, share=share, batch=batch))
+    for fraction, batch, count in ((0.1, 20, 500), (0.001, 20, 40)):
+        part = load_for(replace(SMALL, fraction=fraction, batch=batch))
         rows = torch.linspace(0, 4999, count, dtype=torch.float64).round().long()
         assert torch.equal(part.train.images, whole.train.images[rows])
-        assert len(part.test) == max(40, round(share * 1000))
-    train(replace(SMALL, share=0.01, epochs=1), out=tmp_path)
+        assert len(part.test) == max(40, round(fraction * 1000))
+    train(replace(SMALL, fraction=0.01, epochs=1), out=tmp_path)
     assert len(load_run(tmp_path)[1].train) == 50
 
 
@@ -408,6 +408,16 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     train(SMALL, out=tmp_path, data=few())
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
     assert (again.accuracy, again.loss, again.metrics) == (first.accuracy, first.loss, first.metrics)
+
+
+def test_a_checkpoint_with_an_old_key_is_read_and_resumed(tmp_path):
+    recipe = replace(SMALL, epochs=1, fraction=0.5)
+    summary = train(recipe, out=tmp_path, data=few(40))
+    tensors, metadata = checkpoint.load(tmp_path)
+    metadata["recipe"]["share"] = metadata["recipe"].pop("fraction")
+    checkpoint.save(tmp_path, metadata.pop("step"), tensors, metadata)
+    assert load_model(tmp_path).recipe == recipe
+    assert train(recipe, out=tmp_path, data=few(40)).accuracy == summary.accuracy
 
 
 def test_a_folder_of_another_recipe_is_refused(tmp_path):

@@ -34,13 +34,13 @@ def compare(
     from rich.table import Table
 
     from outspan.config import make_recipe
-    from outspan.data.sets import is_textual
+    from outspan.data.sets import noun_of
     from outspan.figures.compare import compare_figure, numbers, read_honestly, said_of_chance
     from outspan.policies.table import check_for, check_recipe, find_policy, has_baseline
     from outspan.training.loop import train
     from outspan.training.pool import named, run_all
 
-    given = make_recipe(recipe, [*as_changes(data=data, model=model), *(changes or [])], is_textual)
+    given = make_recipe(recipe, [*as_changes(data=data, model=model), *(changes or [])], noun_of)
     for key in ("policy", "seed"):
         if any(change.partition("=")[0].strip() == key for change in changes or []):
             raise ValueError(f"compare sets {key} itself, so --set {key} is not allowed: use --policies and --seeds")
@@ -50,7 +50,7 @@ def compare(
         policy_file = given.policy_file if find_policy(name).needs_file else ""
         recipes[name] = replace(given, policy=name, policy_file=policy_file)
         check_recipe(recipes[name])
-        check_for(recipes[name], "texts" if is_textual(given.data) else "images")
+        check_for(recipes[name], noun_of(given.data))
     if "baseline" in names and len(names) > 1 and given.defaults == "none" and has_baseline(given.data):
         fair = "For a fair comparison add `--set defaults=flip` or `--set defaults=cifar-cutout`."
         echo(f"outspan: only `baseline` crops and flips. {fair}", err=True)

@@ -82,7 +82,7 @@ def base_recipe(
 ) -> Any:
     """Return the recipe that all configurations begin with; a study refuses its own keys, and says where a file has them."""
     from outspan.config import make_recipe, read_changes, read_values
-    from outspan.data.sets import is_textual
+    from outspan.data.sets import is_textual, noun_of
     from outspan.training.loop import found_from_anywhere
 
     requested = read_changes(changes or [])
@@ -94,7 +94,7 @@ def base_recipe(
         echo(f"outspan: {command} sets these keys itself and ignores their values in {path}: {', '.join(unused)}", err=True)
     textual = is_textual(requested.get("data") or data or str(stored.get("data", "")))
     given = as_changes(data=data, model=model or (None if textual or "model" in stored else "mlp"))
-    return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], is_textual))
+    return found_from_anywhere(make_recipe(path, [*given, *(changes or [])], noun_of))
 
 
 def probability_for(recipe: Any, requested: float | None) -> float:

@@ -72,23 +72,23 @@ def root() -> Path:
 
 
 def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
-    """Return the data of a recipe: all of it, or its share, evenly spaced and at least two batches."""
+    """Return the data of a recipe: all of it, or its fraction, evenly spaced and at least two batches."""
     columns = recipe.text_column, recipe.label_column
     data = load(recipe.data, size=recipe.size, skip_bad=skip_bad, columns=columns)
     if recipe.crop == "resized" and not isinstance(data.train, Files):
         raise ValueError(f"crop 'resized' is for an image folder, whose images differ in size, got data {shown(recipe.data)}")
-    if recipe.share == 1:
+    if recipe.fraction == 1:
         return data
 
     def some(split: AnySplit) -> AnySplit:
-        return split.take(_spaced(len(split), recipe.share, 2 * recipe.batch))
+        return split.take(_spaced(len(split), recipe.fraction, 2 * recipe.batch))
 
     held = None if data.validation is None else some(data.validation)
     return replace(data, train=some(data.train), test=some(data.test), validation=held)
 
 
-def _spaced(count: int, share: float, least: int) -> Tensor:
-    wanted = min(count, max(least, round(count * share)))
+def _spaced(count: int, fraction: float, least: int) -> Tensor:
+    wanted = min(count, max(least, round(count * fraction)))
     return torch.linspace(0, count - 1, wanted, dtype=torch.float64).round().long()
 
 
@@ -140,6 +140,11 @@ def missing_files(name: str) -> list[Path]:
 def is_textual(name: str) -> bool:
     """Return whether a data set's name or path is one of text."""
     return name == "imdb" or (name not in SETS and bool(name) and _holds_text(Path(name)))
+
+
+def noun_of(name: str) -> str:
+    """Return what the samples of a data set are called, by its name or path: "images" or "texts"."""
+    return "texts" if is_textual(name) else "images"
 
 
 def _holds_text(path: Path) -> bool:

@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from outspan.config import Recipe
+from outspan.config import Recipe, with_new_names
 from outspan.data.sets import Data, as_read, load_for
 from outspan.files import remove_partials, write_json, write_whole
 from outspan.measurement.margins import margins
@@ -113,7 +113,7 @@ def _same_settings(path: Path, settings: Mapping[str, Any]) -> None:
     try:
         stored = json.loads(path.read_text())
         newer = {key: value for key, value in asdict(Recipe()).items() if key in settings}  # than the folder: at its default
-        stored = newer | stored
+        stored = newer | with_new_names(stored)
         different = [key for key in dict.fromkeys([*stored, *settings]) if stored.get(key) != settings.get(key)]
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not the settings of a measure ({error})") from None

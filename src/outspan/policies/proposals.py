@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from outspan.config import PROFILES
+from outspan.limits import PROFILES
 from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.transforms.table import PAPER_16, find

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from outspan.config import Recipe, read_recipe, scaled, with_values
+from outspan.config import Recipe, read_recipe, scaled, stored_recipe, with_values
 from outspan.data.sets import IMAGENET
 from outspan.figures.compare import spread
 from outspan.messages import first_line, unknown
@@ -193,7 +193,7 @@ def _finished(folder: Path, method: str) -> dict[int, dict[str, Any]]:
             continue
         if found is None:
             continue
-        recipe = with_values(Recipe(), found[1]["recipe"])
+        recipe = stored_recipe(found[1]["recipe"])
         if len(found[1]["metrics"]) == recipe.epochs:
             runs[recipe.seed] = found[1]
     return runs

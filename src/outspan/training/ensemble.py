@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan import rng
-from outspan.config import Recipe, differing
+from outspan.config import Recipe, differing, with_new_names
 from outspan.data.sets import Data, is_textual, load_for
 from outspan.plan import Plan
 from outspan.policies.plain import Plain, execute
@@ -260,7 +260,9 @@ class _Together:
         found = checkpoint.load(out, ENSEMBLE)
         if found is None:
             return
-        if [asdict(Recipe()) | kept for kept in found[1]["members"]] != [asdict(recipe) for recipe in self.members]:
+        if [asdict(Recipe()) | with_new_names(kept) for kept in found[1]["members"]] != [
+            asdict(recipe) for recipe in self.members
+        ]:
             raise ValueError(f"{out}: a run of other recipes")
         try:
             checkpoint.unpack(found[0], self.model, self.optimizer)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from outspan.config import Recipe, default_recipe, read_values, with_values
-from outspan.data.sets import is_textual, load_for
+from outspan.data.sets import load_for, noun_of
 from outspan.files import write_json
 from outspan.training import Diverged, OnStep
 from outspan.training.loop import Summary, train
@@ -19,7 +19,7 @@ def read_grid(path: Path, changes: Mapping[str, Any]) -> tuple[Recipe, Mapping[s
     """Return the recipe in a TOML file and its axes: every key that has a list of values."""
     values = {**read_values(path), **changes}
     axes = {key: value for key, value in values.items() if isinstance(value, list)}
-    recipe = with_values(default_recipe(values, is_textual), {key: value for key, value in values.items() if key not in axes})
+    recipe = with_values(default_recipe(values, noun_of), {key: value for key, value in values.items() if key not in axes})
     if not axes:
         raise ValueError(f"{path}: a grid has a list of values for some key, e.g. lr = [1e-5, 2e-5]")
     for key, choices in axes.items():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan import models, rng
-from outspan.config import Recipe, differing, with_values, write_recipe
+from outspan.config import Recipe, differing, stored_recipe, write_recipe
 from outspan.data.sets import SETS, Data, as_read, hold_out, is_textual, load_for
 from outspan.files import digest_of, remove_partials, write_lines, write_whole
 from outspan.messages import first_line
@@ -320,7 +320,7 @@ def _check_fit(name: str, model: nn.Module, shape: tuple[int, ...], least: int) 
 
 
 def _same_run(recipe: Recipe, about: dict[str, Any], setting: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
-    different = differing(with_values(Recipe(), stored["recipe"]), recipe)
+    different = differing(stored_recipe(stored["recipe"]), recipe)
     for key in {"data", "cache", "weights"} & different.keys():  # files that have moved: what is in them is compared
         if all(Path(name).is_absolute() for name in different[key]):
             del different[key]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from outspan.config import Recipe, with_values
+from outspan.config import stored_recipe
 from outspan.messages import shown
 
 Check = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and what is
@@ -104,7 +104,7 @@ def check_metadata(metadata: Any, table: Mapping[str, Check]) -> None:
 def _check_run(metadata: Mapping[str, Any]) -> None:
     """Refuse a run whose metadata contradicts itself."""
     try:
-        recipe = with_values(Recipe(), metadata["recipe"])
+        recipe = stored_recipe(metadata["recipe"])
     except ValueError as error:
         raise ValueError(f"metadata 'recipe': {error}") from None
     data, step = metadata["data"], metadata["step"]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outspan.config import Recipe, with_values
+from outspan.config import Recipe, stored_recipe
 from outspan.data.readers import is_undivided, list_tested
 from outspan.data.sets import SETS, AnySplit, Data, as_read, hold_out, load_for
 from outspan.data.splits import Files
@@ -81,7 +81,7 @@ def load_model(out: Path | str) -> Trained:
     found = checkpoint.load(out)
     if found is None:
         raise ValueError(f"{out}: {'no whole checkpoint' if out.is_dir() else 'no such folder'}")
-    recipe, about = with_values(Recipe(), found[1]["recipe"]), found[1]["data"]
+    recipe, about = stored_recipe(found[1]["recipe"]), found[1]["data"]
     shape = tuple(about["shape"])
     begun, count = replace(recipe, weights=""), len(about["classes"])
     try:
@@ -150,7 +150,7 @@ def load_tested(out: Path, other: str = "", *, skip_bad: int = 0) -> Tested:
         data, part = _load_undivided(run, other, skip_bad)
     else:
         own = Path(other).resolve() == was.resolve()
-        recipe = replace(run.recipe, data=other, share=run.recipe.share if own else 1.0)
+        recipe = replace(run.recipe, data=other, fraction=run.recipe.fraction if own else 1.0)
         data, part = load_for(recipe, skip_bad=skip_bad), Part.SPLIT
     if data.test.noun != run.noun:
         raise ValueError(f"{data.name}: the run's model takes {run.noun}, got {data.test.noun}")

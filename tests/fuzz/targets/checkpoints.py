@@ -18,7 +18,7 @@ from outspan.training import Stopped, checkpoint
 from outspan.training.loop import train
 from outspan.training.trained import load_model
 
-RECIPE = Recipe(model="mlp-2", policy="none", epochs=2, batch=50, share=0.06)
+RECIPE = Recipe(model="mlp-2", policy="none", epochs=2, batch=50, fraction=0.06)
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,92 @@
+"""The values that each key of a recipe allows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+PROFILES = ("paper", "released")  # whose ranges of strength: the paper's, or those of its authors' code
+
+
+@dataclass(frozen=True)
+class Between:
+    """The numbers from `low` to `high`. An open end is excluded. `whole` allows integers only."""
+
+    low: float
+    high: float
+    open_low: bool = False
+    open_high: bool = False
+    whole: bool = True
+    other: float | None = None  # one more allowed value
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is allowed."""
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
+            return False
+        above = value > self.low if self.open_low else value >= self.low  # NaN is neither
+        below = value < self.high if self.open_high else value <= self.high
+        return (above and below) or (self.other is not None and value == self.other)
+
+    def __str__(self) -> str:
+        """Return the allowed numbers as an error message shows them."""
+        if self.whole:
+            return f"{self.low:,} to {self.high:,}"
+        brackets = "(" if self.open_low else "[", ")" if self.open_high else "]"
+        return f"{brackets[0]}{self.low:g}, {self.high:g}{brackets[1]}" + ("" if self.other is None else f", or {self.other:g}")
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A choice of names."""
+
+    names: tuple[str, ...]
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is allowed."""
+        return isinstance(value, str) and value in self.names
+
+    def __str__(self) -> str:
+        """Return the allowed names as an error message shows them."""
+        return ", ".join(self.names)
+
+
+_RATE = Between(0, 1e6, open_low=True, whole=False)
+_COEFFICIENT = Between(0, 1e6, whole=False)
+_FRACTION = Between(0, 1, open_high=True, whole=False)
+# The upper limits are far above practical values, but low enough that nothing overflows and no single value fills the memory.
+LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
+    {
+        "seed": Between(-(2**63), 2**63 - 1),
+        "epochs": Between(1, 1_000_000),
+        "batch": Between(1, 10_000_000),
+        "lr": _RATE,
+        "optimizer": OneOf(("sgd", "adamw")),
+        "momentum": _FRACTION,
+        "weight_decay": _COEFFICIENT,
+        "schedule": OneOf(("cosine", "linear", "multistep", "constant")),
+        "warmup": _FRACTION,
+        "label_smoothing": _FRACTION,
+        "clip": _COEFFICIENT,
+        "accumulate": Between(1, 10_000_000),
+        "size": Between(1, 4096),
+        "crop": OneOf(("centre", "resized")),
+        "fraction": Between(0, 1, open_low=True, whole=False),
+        "length": Between(1, 1_000_000),
+        "truncate": OneOf(("head", "tail", "head+tail")),
+        "validation": Between(0, 1_000_000_000),
+        "depth": Between(0, 100),
+        "probability": Between(0, 1, whole=False),
+        "profile": OneOf(PROFILES),
+        "candidates": Between(1, 1024),
+        "keep": Between(1, 1024),
+        "score": OneOf(("loss", "excess")),
+        "score_every": Between(1, 1_000_000_000),
+        "magnitude": Between(0, 30, whole=False),
+        "same_class": Between(0, 1, whole=False, other=-1),
+        "adversaries": Between(2, 1024),
+        "subpolicies": Between(1, 100),
+        "controller_lr": _RATE,
+        "entropy": _COEFFICIENT,
+        "policy_epochs": Between(1, 1_000_000),
+    }
+)

@@ -131,7 +131,7 @@ def count_resumed(stops: int = 10) -> str:
             out = Path(folder) / str(stop)
             at = 1 + stop * 31 // stops  # of 32 steps
             try:
-                train(recipe, out=out, device=GPU, data=data, deterministic=True, on_step=lambda p, at=at: p["step"] == at)
+                train(recipe, out=out, device=GPU, data=data, deterministic=True, on_step=lambda p, at=at: p.step == at)
             except Stopped:
                 train(recipe, out=out, device=GPU, data=data, deterministic=True)
                 found = checkpoint.load(out)

@@ -30,7 +30,7 @@ from outspan.measurement.mixup import SHARES, baseline_of, mixup_summary, study_
 from outspan.measurement.study import BASELINE, Study, configurations, one_after_another
 from outspan.measurement.summary import summarise
 from outspan.theory.rank import spearman
-from outspan.training import Stopped
+from outspan.training import Progress, Stopped
 
 FIVE = ("rotate", "random_crop", "cutout", "translate_x", "translate_y")
 PAIRS = (("rotate", "random_crop"), ("translate_x", "translate_y"))
@@ -174,10 +174,10 @@ class _Run:
     def _watch(self, title: str) -> Iterator[Any]:
         began, said = time.perf_counter(), [0.0]
 
-        def on_step(state: dict[str, Any]) -> bool:
+        def on_step(progress: Progress) -> bool:
             now = time.perf_counter()
-            if now - said[0] >= 30 or state["step"] == state["steps"]:
-                print(f"{title}: step {state['step']:.6g} of {state['steps']}, {now - began:.0f} s", flush=True)
+            if now - said[0] >= 30 or progress.step == progress.steps:
+                print(f"{title}: step {progress.step:.6g} of {progress.steps}, {now - began:.0f} s", flush=True)
                 said[0] = now
             return time.monotonic() > self.end
 

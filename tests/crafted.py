@@ -37,7 +37,7 @@ def make_run(folder: Path, **changes: Any) -> tuple[Recipe, dict[str, Tensor], d
     Image.new("L", (5, 5), 220).save(folder / "light.png")
     recipe = Recipe(data=str(folder / "tiny.npz"), model="mlp-2", epochs=2, batch=4, transforms="geometric", **changes)
     with contextlib.suppress(Stopped):
-        train(recipe, out=folder / "run", on_step=lambda state: state["step"] == 4)
+        train(recipe, out=folder / "run", on_step=lambda state: state.step == 4)
     tensors, metadata = checkpoint.load(folder / "run")
     return recipe, tensors, metadata
 

@@ -120,7 +120,7 @@ def test_interrupted_it_keeps_what_is_finished(few, tmp_path, run, monkeypatch):
         with training_progress(title) as on_step:
 
             def watched(state):
-                if title.startswith("rotate") and state["step"] == 3:  # into the seeds that are next
+                if title.startswith("rotate") and state.step == 3:  # into the seeds that are next
                     os.kill(os.getpid(), signal.SIGINT)
                 return on_step(state)
 

@@ -8,17 +8,17 @@ import pytest
 
 from outspan.cli import progress
 from outspan.cli.progress import training_progress
-from outspan.training import Stopped
+from outspan.training import Progress, Stopped
 
 
 def test_a_run_without_a_terminal_says_a_line_now_and_then(monkeypatch, capsys):
-    state = {"step": 30, "steps": 120, "epoch": 1, "epochs": 4, "loss": 0.5, "images": 8, "metrics": [{"test_accuracy": 0.75}]}
+    state = Progress(30, 120, epoch=1, epochs=4, loss=0.5, samples=8, metrics=[{"test_accuracy": 0.75}])
     monkeypatch.setattr(progress, "_PAUSE", float("inf"))
     with training_progress("random, seed 1") as on_step:
         on_step(state)
     assert capsys.readouterr().err == ""  # the pause is not over
     monkeypatch.setattr(progress, "_PAUSE", 0.0)
-    monkeypatch.setattr(progress, "_told", -float("inf"))
+    monkeypatch.setattr(progress, "_previous_line", -float("inf"))
     with training_progress("random, seed 1") as on_step:
         on_step(state)
     assert re.fullmatch(
@@ -28,7 +28,7 @@ def test_a_run_without_a_terminal_says_a_line_now_and_then(monkeypatch, capsys):
 
 def interrupted(number: int, *, reads: bool, steps: int) -> None:
     """Do so many steps, be interrupted, and do one more, which must be asked to save."""
-    step = {"step": 1, "steps": 9, "epoch": 0, "epochs": 1, "loss": 0.0, "images": 1, "metrics": []}
+    step = Progress(1, 9, epochs=1, loss=0.0, samples=1)
     with training_progress(reads=reads) as on_step:
         for _ in range(steps):
             assert not on_step(step)
@@ -59,6 +59,6 @@ def test_under_nohup_a_closed_terminal_does_not_stop_it():
     try:
         with training_progress() as on_step:
             os.kill(os.getpid(), signal.SIGHUP)
-            assert not on_step({"step": 1, "steps": 9, "epoch": 0, "epochs": 1, "loss": 0.0, "images": 1, "metrics": []})
+            assert not on_step(Progress(1, 9, epochs=1, loss=0.0, samples=1))
     finally:
         signal.signal(signal.SIGHUP, before)

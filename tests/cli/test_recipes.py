@@ -33,7 +33,7 @@ def official(tmp_path_factory):
 def through(path, changes, scale, out) -> None:
     recipe = scaled(make_recipe(path, changes), scale)
     with pytest.raises(Stopped):
-        train(recipe, out=out, on_step=lambda progress: progress["step"] == 1)
+        train(recipe, out=out, on_step=lambda progress: progress.step == 1)
     summary = train(recipe, out=out)
     assert summary.steps >= 2
     run, data = load_run(out)

@@ -192,7 +192,7 @@ def test_the_mean_over_classes_does_not_let_a_rare_one_go(tiny, trained, tmp_pat
 def test_a_run_that_has_not_ended_is_said(tiny, tmp_path, monkeypatch, capsys):
     recipe = Recipe(data=str(tiny), model="mlp", policy="none", epochs=3, batch=20)
     with pytest.raises(Stopped):
-        train(recipe, out=tmp_path / "run", on_step=lambda state: state["step"] == 4)
+        train(recipe, out=tmp_path / "run", on_step=lambda state: state.step == 4)
     monkeypatch.setattr(sys, "argv", ["outspan", "evaluate", str(tmp_path / "run")])
     with pytest.raises(SystemExit):
         main()

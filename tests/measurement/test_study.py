@@ -191,8 +191,8 @@ def test_processes_side_by_side(recipe, tmp_path, side_by_side):
         yield lambda state: seen.append(state)
 
     found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=2, watch=watch)
-    assert seen[-1]["said"] == "4 of 4 runs"
-    assert seen[-1]["step"] == 4
+    assert seen[-1].message == "4 of 4 runs"
+    assert seen[-1].step == 4
     alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
     some = found.predictions[BASELINE]
     assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)

@@ -152,7 +152,7 @@ from outspan.training import loop
 torch.set_num_threads(1)
 steps = []
 def on_step(progress):
-    print(progress["step"], flush=True)
+    print(progress.step, flush=True)
     steps.append(1)
     if len(steps) == 8:  # of 20: however fast the machine is, the kill comes before the end
         signal.pause()

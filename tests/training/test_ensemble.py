@@ -95,10 +95,10 @@ def test_it_goes_on_from_its_checkpoint_to_the_bit(optimizer, few, tmp_path):
     members = of(0, 1, optimizer=optimizer)
     whole, _ = train_together(members, data=few)
     with pytest.raises(Stopped, match="stopped at step 5 of 8"):
-        train_together(members, data=few, out=tmp_path, on_step=lambda state: state["step"] == 5)
+        train_together(members, data=few, out=tmp_path, on_step=lambda state: state.step == 5)
     seen = []
     rest, _ = train_together(members, data=few, out=tmp_path, save_every=0.0, on_step=seen.append)
-    assert [state["step"] for state in seen] == [6, 7, 8]
+    assert [state.step for state in seen] == [6, 7, 8]
     assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), rest.parameters(), strict=True))
     for step in (6, 7):  # one killed later than the other
         assert (tmp_path / f"step-{step:09d}.safetensors").exists()
@@ -119,9 +119,9 @@ def test_shared_batches_show_all_members_the_same(few):
 def test_progress_and_stopping(few):
     seen = []
     train_together(of(0, 1), data=few, on_step=seen.append)
-    assert [state["step"] for state in seen] == list(range(1, 9))
-    assert [state["images"] for state in seen] == [64, 64, 64, 48] * 2
-    assert seen[-1]["loss"] < seen[0]["loss"]
+    assert [state.step for state in seen] == list(range(1, 9))
+    assert [state.samples for state in seen] == [64, 64, 64, 48] * 2
+    assert seen[-1].loss < seen[0].loss
     with pytest.raises(Stopped, match="step 1 of 8, training 2 models at once"):
         train_together(of(0, 1), data=few, on_step=lambda state: True)
     train_together(of(0, 1, epochs=1, batch=120), data=few, on_step=lambda state: True)  # over: nothing to stop

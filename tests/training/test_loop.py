@@ -69,7 +69,7 @@ def test_a_run_needs_its_weights_once(timm, tmp_path, monkeypatch):
     assert load_model(tmp_path / "whole").model[1].weight.sub(0.5).abs().max() < 1e-3
     for out in ("run", "later"):
         with pytest.raises(Stopped):
-            train(recipe, out=tmp_path / out, data=data, on_step=lambda progress: progress["step"] == 7)
+            train(recipe, out=tmp_path / out, data=data, on_step=lambda progress: progress.step == 7)
     file.unlink()
     train(recipe, out=tmp_path / "run", data=data)
     assert equal(final(tmp_path / "run"), final(tmp_path / "whole"))
@@ -90,7 +90,7 @@ def test_a_run_goes_on_where_its_data_has_moved(tmp_path):
     samples, model = "12 train and 6 test images, 6 for validation, 2 classes, 3 x 8 x 8", "model mlp, 19,502 parameters"
     assert said == [f"{samples}; {model}; policy none; device cpu"]
     with pytest.raises(Stopped):
-        train(recipe, out=tmp_path / "run", on_step=lambda progress: progress["step"] == 4)
+        train(recipe, out=tmp_path / "run", on_step=lambda progress: progress.step == 4)
     (tmp_path / "set").rename(tmp_path / "moved")
     train(replace(recipe, data=str(tmp_path / "moved")), out=tmp_path / "run", on_begin=said.append)
     assert said[1].endswith("; resuming at step 4 of 6")
@@ -110,7 +110,7 @@ def test_other_images_are_refused(tmp_path):
     data = few()
     recipe = replace(SMALL, epochs=1)
     with pytest.raises(Stopped):
-        train(recipe, out=tmp_path, data=data, on_step=lambda progress: progress["step"] == 3)
+        train(recipe, out=tmp_path, data=data, on_step=lambda progress: progress.step == 3)
     turned = InMemory(data.train.images.flip(0), data.train.labels)  # the same mean, other labels
     with pytest.raises(ValueError, match=r"the data has changed since \(train_digest"):
         train(recipe, out=tmp_path, data=replace(data, train=turned))
@@ -230,7 +230,7 @@ def test_noise_inside_a_model_is_the_same_after_a_stop(model, tmp_path):
     recipe = replace(SMALL, model=model, epochs=1)
     train(recipe, out=tmp_path / "whole", data=few(60))
     with pytest.raises(Stopped):
-        train(recipe, out=tmp_path / "parts", data=few(60), on_step=lambda progress: progress["step"] == 1)
+        train(recipe, out=tmp_path / "parts", data=few(60), on_step=lambda progress: progress.step == 1)
     train(recipe, out=tmp_path / "parts", data=few(60))
     assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
 
@@ -320,7 +320,7 @@ def test_a_folder_cropped_by_workers_trains_and_resumes_to_the_bit(tmp_path):
     recipe = replace(SMALL, data=str(tmp_path / "set"), size=16, batch=4, epochs=2, crop="resized", policy="baseline")
     train(recipe, out=tmp_path / "whole")
     with pytest.raises(Stopped):
-        train(recipe, out=tmp_path / "parts", on_step=lambda progress: progress["step"] == 4)
+        train(recipe, out=tmp_path / "parts", on_step=lambda progress: progress.step == 4)
     train(recipe, out=tmp_path / "parts")
     assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
     centred = train(replace(recipe, crop="centre"), out=tmp_path / "centred")
@@ -356,9 +356,9 @@ def scalars(folder) -> dict[str, list[tuple[int, float]]]:
 @pytest.mark.filterwarnings("ignore")  # TensorBoard's own
 def test_tensorboard_has_every_epoch_once_after_a_restart(tmp_path):
     with pytest.raises(Stopped):
-        train(SMALL, out=tmp_path, data=few(), tensorboard=True, on_step=lambda progress: progress["step"] == 20)
+        train(SMALL, out=tmp_path, data=few(), tensorboard=True, on_step=lambda progress: progress.step == 20)
     with pytest.raises(Stopped):
-        train(SMALL, out=tmp_path, data=few(), tensorboard=True, on_step=lambda progress: progress["step"] == 25)
+        train(SMALL, out=tmp_path, data=few(), tensorboard=True, on_step=lambda progress: progress.step == 25)
     summary = train(SMALL, out=tmp_path, data=few(), tensorboard=True)
     found = scalars(tmp_path)
     assert [step for step, _ in found["test_accuracy"]] == [10, 20, 30]
@@ -505,7 +505,7 @@ def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path, monke
 def test_a_process_that_is_refused_leaves_the_files_of_the_run_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
     with pytest.raises(Stopped):
-        train(SMALL, out=tmp_path, data=few(), on_step=lambda progress: progress["step"] == 15)
+        train(SMALL, out=tmp_path, data=few(), on_step=lambda progress: progress.step == 15)
     (tmp_path / "metrics.jsonl").write_text("what the run that is under way wrote since\n")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for recipe in (SMALL, replace(SMALL, lr=0.7)):
@@ -533,7 +533,7 @@ def test_what_a_run_left_that_was_killed_before_it_saved_is_void(tmp_path):
 
 def interrupt_at(step: int):
     def on_step(progress):
-        if progress["step"] == step:
+        if progress.step == step:
             raise KeyboardInterrupt  # as a kill: nothing is saved
 
     return on_step

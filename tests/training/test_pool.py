@@ -14,12 +14,12 @@ from functools import partial
 
 import pytest
 
-from outspan.training import Stopped, pool
+from outspan.training import Progress, Stopped, pool
 from outspan.training.pool import run_all
 
 
 def work(number, *, on_step):
-    on_step({"step": 1, "steps": 2})
+    on_step(Progress(1, 2))
     return number
 
 
@@ -27,7 +27,7 @@ def die(first, *, on_step):
     """The first is killed while others wait their turn; those under way stop when they are asked."""
     if first:
         os.kill(os.getpid(), signal.SIGKILL)
-    while not on_step({"step": 1, "steps": 2}):
+    while not on_step(Progress(1, 2)):
         time.sleep(0.01)
 
 
@@ -42,7 +42,7 @@ def fail(number, error, *, on_step):
         assert second.wait(600)
         raise error
     second.set()
-    while not on_step({"step": 1, "steps": 2}):
+    while not on_step(Progress(1, 2)):
         time.sleep(0.01)
     raise Stopped("at a step")
 
@@ -94,7 +94,7 @@ def test_what_runs_return_comes_in_their_order(jobs):
     runs = [(f"run {i}", partial(work, i)) for i in range(3)]
     assert run_all(runs, jobs=jobs, watch=watch) == [0, 1, 2]
     assert titles == ([f"run {i} ({i + 1} of 3)" for i in range(3)] if jobs == 1 else ["2 runs at a time"])
-    assert seen[-1]["step"] == (1 if jobs == 1 else 3)
+    assert seen[-1].step == (1 if jobs == 1 else 3)
 
 
 class TwoArguments(Exception):
@@ -152,7 +152,7 @@ def test_a_process_killed_in_the_middle_of_a_message_is_said(monkeypatch):
 
 
 def return_much(*, on_step):
-    while not on_step({"step": 1, "steps": 2}):
+    while not on_step(Progress(1, 2)):
         time.sleep(0.01)
     return bytes(5_000_000)
 

@@ -36,7 +36,7 @@ def backtranslate_command(
     from outspan.data.sets import is_textual, load
     from outspan.text.backtranslate import backtranslate
     from outspan.text.documents import sentences
-    from outspan.training import Stopped
+    from outspan.training import Progress, Stopped
 
     if not is_textual(corpus):
         raise ValueError(f"{corpus}: not a corpus of text (imdb, a .csv, .tsv or .jsonl file, or a folder of text)")
@@ -44,7 +44,7 @@ def backtranslate_command(
     with training_progress() as on_step:
 
         def show(done: int, total: int) -> bool | None:
-            stop = on_step({"step": done, "steps": total, "images": 0, "said": f"{done:,} of {total:,} sentences"})
+            stop = on_step(Progress(done, total, message=f"{done:,} of {total:,} sentences"))
             if stop and done < total:
                 raise Stopped(f"stopped after {done:,} of {total:,} sentences; run the same command again to resume")
             return None

@@ -1,16 +1,30 @@
-"""Training: one loop, one checkpoint file, whole or not there."""
+"""Training: one loop for one model or several, and checkpoint files that are complete or not there."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import nan
 
-OnStep = Callable[
-    [dict[str, Any]], bool | None
-]  # told what a progress bar shows; where it returns True the run saves and stops
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, after one of its steps."""
+
+    step: float  # steps done; of several runs at a time, runs done and fractions of runs
+    steps: int  # steps of the whole run
+    epoch: int = 0
+    epochs: int = 0
+    loss: float = nan  # of the step; on a GPU the most recent one that was read
+    samples: int = 0  # trained on in this step
+    metrics: Sequence[Mapping[str, float]] = field(default=(), repr=False)  # one row per finished epoch
+    message: str = ""  # shown instead of epoch and loss
+
+
+OnStep = Callable[[Progress], bool | None]  # called after each step; if it returns True, the run saves and stops
 
 
 class Diverged(ValueError):
-    """Raised where a loss or a weight is no longer finite."""
+    """Raised if a loss or a weight is no longer finite."""
 
 
 class Stopped(Exception):
-    """Raised after a run was asked to stop and has saved itself."""
+    """Raised after a run that was asked to stop has saved a checkpoint."""

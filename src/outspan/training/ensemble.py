@@ -20,7 +20,7 @@ from outspan.policies.plain import Plain, execute
 from outspan.policies.proposals import merge
 from outspan.policies.table import build_policy, find_policy
 from outspan.shapes import Float32, Normalized, Num
-from outspan.training import OnStep, Stopped, checkpoint
+from outspan.training import OnStep, Progress, Stopped, checkpoint
 from outspan.training.graphs import Learner
 from outspan.training.metadata import ENSEMBLE
 from outspan.training.state import initial, lr_at, make_optimizer
@@ -187,8 +187,8 @@ class _Together:
                 self.step += 1
                 if self.step % every == 0 or self.step == self.steps:
                     said = self._read(losses, epoch)
-                progress = {"step": self.step, "steps": self.steps, "epoch": epoch, "epochs": recipe.epochs, "loss": said}
-                progress |= {"metrics": [], "images": len(self.members) * len(labels) // len(self.orders)}
+                samples = len(self.members) * len(labels) // len(self.orders)
+                progress = Progress(self.step, self.steps, epoch, recipe.epochs, said, samples)
                 stop = on_step is not None and bool(on_step(progress)) and self.step < self.steps
                 if self.out is not None and (stop or time.perf_counter() - saved >= save_every) and self.step < self.steps:
                     self._read(losses, epoch)

@@ -26,7 +26,7 @@ from outspan.policies.batch import Batch
 from outspan.policies.files import file_and_function
 from outspan.policies.table import build_policy, check_for, find_policy
 from outspan.policies.uncertain import evaluating
-from outspan.training import Diverged, OnStep, Stopped, checkpoint, compositions
+from outspan.training import Diverged, OnStep, Progress, Stopped, checkpoint, compositions
 from outspan.training.graphs import Learner, Replayed
 from outspan.training.metadata import RUN, check_metadata
 from outspan.training.state import State, lr_at, new_state, take_step
@@ -216,8 +216,8 @@ class _Run:
                 pause = max(save_every, _PATIENCE * self.saving) if save_every else 0.0
                 if state.step == self.steps or time.perf_counter() - self.saved >= pause:
                     self.save()
-                progress = {"step": state.step, "steps": self.steps, "epoch": epoch, "epochs": recipe.epochs}
-                progress |= {"loss": self.unread.last, "images": len(labels), "metrics": state.metrics}
+                loss, samples = self.unread.last, len(labels)
+                progress = Progress(state.step, self.steps, epoch, recipe.epochs, loss, samples, state.metrics)
                 if on_step is not None and on_step(progress) and state.step < self.steps:
                     self.save()
                     raise Stopped(f"stopped at step {state.step} of {self.steps}; run the same command again to resume")

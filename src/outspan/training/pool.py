@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from outspan.children import get_context
-from outspan.training import OnStep, Stopped
+from outspan.training import OnStep, Progress, Stopped
 
 Watch = Callable[[str], AbstractContextManager[OnStep | None]]
 Run = Callable[..., Any]  # called with `on_step`; where it goes to another process, `functools.partial` of a function
@@ -84,9 +84,8 @@ def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> lis
                 if task is None:
                     pipe.close()
                     workers.pop(pipe).join()
-            message = f"{len(results)} of {len(runs)} runs"
-            state = {"step": sum(fractions), "steps": len(runs), "images": 0, "said": message}
-            stopped = (on_step is not None and bool(on_step(state))) or stopped
+            progress = Progress(sum(fractions), len(runs), message=f"{len(results)} of {len(runs)} runs")
+            stopped = (on_step is not None and bool(on_step(progress))) or stopped
             if (stopped or errors) and not stopping:
                 stopping = True
                 _ask_to_stop(workers)
@@ -200,9 +199,9 @@ class _Report:
         self.pipe, self.number = pipe, number
         self.stopping, self.told = False, 0.0
 
-    def __call__(self, state: dict[str, Any]) -> bool:
+    def __call__(self, progress: Progress) -> bool:
         if time.monotonic() - self.told > 0.1:
             self.told = time.monotonic()
-            self.pipe.send((self.number, state["step"] / state["steps"], False))
+            self.pipe.send((self.number, progress.step / progress.steps, False))
         self.stopping = self.stopping or self.pipe.poll()  # during a run nothing else is sent
         return self.stopping

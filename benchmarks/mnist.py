@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from machine import ROOT, machine
 
+from outspan.comparison.statistics import mean_and_std
 from outspan.config import Recipe, read_recipe
-from outspan.figures.compare import spread
 from outspan.training.loop import Summary, train
 
 ARMS = {
@@ -66,13 +66,13 @@ def main() -> None:
         }
         for name, futures in pending.items():
             runs = [future.result() for future in futures]
-            mean, std = spread([summary.accuracy for summary in runs])
+            mean, std = mean_and_std([summary.accuracy for summary in runs])
             found[name] = {
                 "accuracy": mean,
                 "std": std,
                 "accuracies": [summary.accuracy for summary in runs],
-                "train_loss": spread([summary.loss for summary in runs])[0],
-                "seconds": spread([summary.seconds for summary in runs])[0],
+                "train_loss": mean_and_std([summary.loss for summary in runs])[0],
+                "seconds": mean_and_std([summary.seconds for summary in runs])[0],
                 "recipe": asdict(experiments()[name][0]),
             }
             print(f"{name:32} {100 * mean:6.2f} ± {100 * std:.2f} %, train loss {found[name]['train_loss']:.3f}", flush=True)

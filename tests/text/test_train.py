@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from outspan.cli import main
+from outspan.comparison.grid import grid_search, read_grid
 from outspan.config import DEFAULTS, Recipe, make_recipe, read_recipe, with_values, write_recipe
 from outspan.data import sets
 from outspan.data.sets import as_read, load, noun_of
@@ -23,7 +24,6 @@ from outspan.text.models import load_classifier
 from outspan.text.tokens import encode
 from outspan.training import Stopped, checkpoint, compositions
 from outspan.training.graphs import Learner
-from outspan.training.grid import read_grid, run_grid
 from outspan.training.loop import train
 from outspan.training.trained import accuracy, load_run
 from reviews import make_reviews, write_model
@@ -216,11 +216,11 @@ def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_pat
     own = replace(
         recipe, data=str(corpus), model=str(tiny_model), cache=str(cache), length=48, validation=8, batch=8, policy="none"
     )
-    assert run_grid(own, {"lr": [1e-9], "epochs": [14]}, out=tmp_path / "grid")["chosen"] == "lr=1e-09,epochs=14"
-    found = run_grid(own, {"lr": [1e-9, 0.01], "epochs": [14]}, out=tmp_path / "grid")  # a grid may be made larger
-    assert found["chosen"] == "lr=0.01,epochs=14"
-    assert found["points"]["lr=0.01,epochs=14"] > found["points"]["lr=1e-09,epochs=14"]
-    assert json.loads((tmp_path / "grid" / "grid.json").read_text()) == found
+    assert grid_search(own, {"lr": [1e-9], "epochs": [14]}, out=tmp_path / "grid").chosen == "lr=1e-09,epochs=14"
+    result = grid_search(own, {"lr": [1e-9, 0.01], "epochs": [14]}, out=tmp_path / "grid")  # a grid may be made larger
+    assert result.chosen == "lr=0.01,epochs=14"
+    assert result.points["lr=0.01,epochs=14"] > result.points["lr=1e-09,epochs=14"]
+    assert json.loads((tmp_path / "grid" / "grid.json").read_text()) == asdict(result)
 
 
 def test_measure_works_for_text(corpus, tiny_model, cache, tmp_path):

@@ -41,7 +41,7 @@ def outspan(
 app.command("train")(train.train_command)
 app.command("evaluate")(trained.evaluate)
 app.command("predict")(trained.predict_command)
-app.command("compare")(compare.compare)
+app.command("compare")(compare.compare_command)
 app.command("grid")(compare.grid_command)
 app.command("compositions")(trained.compositions)
 app.command("measure")(measure.measure_command)

@@ -101,10 +101,19 @@ def plot_command(out: Annotated[Path, typer.Option("-o", "--out", help="Output f
 
     Example: outspan theory plot -o plots
     """
-    from outspan.figures.theory import theory_figures
+    from outspan.figures import theory as figures
+    from outspan.theory import curves
 
     out.mkdir(parents=True, exist_ok=True)
-    for name, figure in theory_figures().items():
+    against_n = curves.against_n()
+    plots = {
+        "theory-n": figures.gain_against_n(against_n, [curves.slope(line) for line in against_n]),
+        "theory-spike": figures.spike(curves.against_spike()),
+        "theory-z": figures.gain_against_z(curves.against_z()),
+        "theory-lambda": figures.gain_against_lam(curves.against_lam()),
+        "theory-candidates": figures.gain_against_candidates(curves.against_candidates()),
+    }
+    for name, figure in plots.items():
         write_whole(out / f"{name}.png", lambda partial, figure=figure: figure.savefig(partial, format="png"))
         echo(f"wrote {out / name}.png")
 
@@ -161,7 +170,11 @@ def rank_command(
     if figure is not None:
         from outspan.figures.theory import rank_figure
 
-        write_whole(figure, lambda partial: rank_figure(ranking).savefig(partial, format="png"))
+        rows = [row for row in ranking.rows if row.measured is not None]
+        predicted = {"label kept": [row.gain for row in rows], "label as the model sees it": [row.net for row in rows]}
+        spearman = {"label kept": ranking.spearman["gain"], "label as the model sees it": ranking.spearman["net"]}
+        plot = rank_figure([row.name for row in rows], [row.measured or 0.0 for row in rows], predicted, spearman)
+        write_whole(figure, lambda partial: plot.savefig(partial, format="png"))
         echo(f"wrote {figure}")
 
 

@@ -173,19 +173,19 @@ def compositions(
 
     Example: outspan compositions runs/first -o chosen.png --mark rotate+shear_y
     """
-    from outspan.figures.compositions import compositions_figure, fifths, rising, with_marked
-    from outspan.training.compositions import read, shares
+    from outspan.figures.compositions import compositions_figure
+    from outspan.training.compositions import fractions, mean_by_fifth, most_changed, read, with_marked
 
     if out.suffix.lower() != ".png":
         raise ValueError(f"{out}: must be a .png file, got {out.suffix!r}")
     requested = [name for some in mark or [] for name in some.split(",") if name.strip()]
-    found, marked = with_marked(shares(read(run)), requested)
-    parts = fifths(found)
-    figure = compositions_figure(found, marked)
+    curves, marked = with_marked(fractions(read(run)), requested)
+    parts, changed = mean_by_fifth(curves), most_changed(curves)
+    figure = compositions_figure(curves, changed, marked)
     write_whole(out, lambda partial: figure.savefig(partial, format="png"))
     if as_json:
         echo(json.dumps(parts))
         return
-    for name in dict.fromkeys([*rising(found), *marked]):
+    for name in dict.fromkeys([*changed, *marked]):
         echo(f"{100 * parts[name][0]:6.2f} % → {100 * parts[name][-1]:6.2f} %  {name}")
     echo(f"wrote {out}")

@@ -1,1 +1,1 @@
-"""Figures. They take arrays and return a Figure; only the command line writes files."""
+"""Figures: arrays and small results in, a matplotlib Figure out. Nothing here trains, reads runs or writes files."""

@@ -1,51 +1,51 @@
-"""Figures of the theory lab."""
+"""Figures of the theory: the gain of one sample, and the predicted against the measured order of transforms."""
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from outspan.theory import curves
-from outspan.theory.curves import Curve
-from outspan.theory.rank import Ranking
+
+@runtime_checkable
+class Curve(Protocol):
+    """A named line with, if y is estimated, its standard errors."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def x(self) -> tuple[float, ...]: ...
+    @property
+    def y(self) -> tuple[float, ...]: ...
+    @property
+    def error(self) -> tuple[float, ...]: ...
 
 
-def theory_figures() -> Mapping[str, Figure]:
-    """Return the plots of the course by file name: the gain against n, the spike, |z|^2, lam, and the candidates."""
-    return {
-        "theory-n": gain_against_n(curves.against_n()),
-        "theory-spike": spike(curves.against_spike()),
-        "theory-z": gain_against_z(curves.against_z()),
-        "theory-lambda": gain_against_lam(curves.against_lam()),
-        "theory-candidates": gain_against_candidates(curves.against_candidates()),
-    }
-
-
-def gain_against_n(lines: Sequence[Curve]) -> Figure:
-    """Return the gain against n in log-log, with the slope of each line in its name."""
+def gain_against_n(lines: Sequence[Curve], slopes: Sequence[float]) -> Figure:
+    """Return the gain against n on log-log axes. The legend gives the slope of each line."""
     figure, axis = _figure("samples n", "gain of one sample")
-    for line in lines:
-        axis.loglog(line.x, line.y, "o-", label=f"{line.name}, slope {curves.slope(line):.2f}")
-    return _done(figure, axis)
+    for line, slope in zip(lines, slopes, strict=True):
+        axis.loglog(line.x, line.y, "o-", label=f"{line.name}, slope {slope:.2f}")
+    return _finish(figure, axis)
 
 
 def spike(lines: Sequence[Curve]) -> Figure:
-    """Return n times the gain against n where a spike of the data lies along beta."""
+    """Return n times the gain against n for data with a spike along beta."""
     figure, axis = _figure("samples n", "n · gain of one sample")
     _lines(axis, lines)
     axis.set_xscale("log", base=2)
     axis.set_xticks(lines[0].x, [f"{x:g}" for x in lines[0].x])
-    return _done(figure, axis)
+    return _finish(figure, axis)
 
 
 def gain_against_z(lines: Sequence[Curve]) -> Figure:
-    """Return the gain against |z|^2, cut where what is printed leaves the scale."""
+    """Return the gain against |z|^2. The first line, the printed formula, is cut where it leaves the scale."""
     figure, axis = _figure("‖z‖²", "gain of one sample")
     _lines(axis, lines)
     axis.set_xscale("log")
-    most = max(max(line.y) for line in lines[1:])
-    axis.set_ylim(-0.2 * most, 1.2 * most)
-    return _done(figure, axis)
+    largest = max(max(line.y) for line in lines[1:])
+    axis.set_ylim(-0.2 * largest, 1.2 * largest)
+    return _finish(figure, axis)
 
 
 def gain_against_lam(lines: Sequence[Curve]) -> Figure:
@@ -54,36 +54,45 @@ def gain_against_lam(lines: Sequence[Curve]) -> Figure:
     _lines(axis, lines)
     axis.set_xscale("log")
     axis.set_yscale("symlog", linthresh=1e-3)
-    return _done(figure, axis)
+    return _finish(figure, axis)
 
 
 def gain_against_candidates(lines: Sequence[Curve]) -> Figure:
-    """Return the gain of the candidate of highest loss against the number of candidates, with four standard errors."""
-    figure, axis = _figure("candidates C", "gain of the one of highest loss")
+    """Return the gain of the candidate with the highest loss against the number of candidates, ± 4 standard errors."""
+    figure, axis = _figure("candidates C", "gain of the candidate with the highest loss")
     for line in lines:
         axis.errorbar(line.x, line.y, [4 * error for error in line.error], marker="o", label=line.name)
     axis.set_xscale("log", base=2)
     axis.set_xticks(lines[0].x, [f"{x:g}" for x in lines[0].x])
-    return _done(figure, axis)
+    return _finish(figure, axis)
 
 
-def rank_figure(ranking: Ranking) -> Figure:
-    """Return the predicted gain against the measured error score, a point a transform, each predictor in its own panel."""
-    figure = Figure(figsize=(12, 4.5), dpi=100, facecolor="white", layout="constrained")
-    rows = [row for row in ranking.rows if row.measured is not None]
-    for axis, (key, said) in zip(
-        figure.subplots(1, 2), (("gain", "label kept"), ("net", "label as the model sees it")), strict=True
-    ):
-        values = [getattr(row, key) for row in rows]
-        axis.scatter([row.measured for row in rows], values, s=14)
-        for row, value in zip(rows, values, strict=True):
-            axis.annotate(row.name, (row.measured or 0.0, value), fontsize=7, xytext=(3, 2), textcoords="offset points")
+def rank_figure(
+    names: Sequence[str],
+    measured: Sequence[float],
+    predicted: Mapping[str, Sequence[float]],
+    spearman: Mapping[str, float],
+) -> Figure:
+    """Return the predicted gain against the measured error score: one panel per predictor, one point per transform.
+
+    Args:
+        names: the transforms.
+        measured: the measured error score of each transform, in %.
+        predicted: by predictor, the predicted gain of each transform.
+        spearman: by predictor, its rank correlation with the measured scores.
+    """
+    figure = Figure(figsize=(6 * len(predicted), 4.5), dpi=100, facecolor="white", layout="constrained")
+    axes = figure.subplots(1, len(predicted), squeeze=False).flat
+    for axis, (predictor, gains) in zip(axes, predicted.items(), strict=True):
+        axis.scatter(measured, gains, s=14)
+        for name, score, gain in zip(names, measured, gains, strict=True):
+            axis.annotate(name, (score, gain), fontsize=7, xytext=(3, 2), textcoords="offset points")
         axis.set_yscale("symlog", linthresh=1e-6)
-        axis.margins(x=0.15)  # for the names
+        axis.margins(x=0.15)  # room for the names
         axis.axhline(0, color="0.6", linewidth=0.8)
         axis.set_xlabel("measured error score, % (lower is better)")
-        axis.set_ylabel(f"predicted gain, {said}")
-        axis.set_title(f"Spearman {ranking.spearman[key]:+.2f}", fontsize=10)
+        axis.set_ylabel(f"predicted gain, {predictor}")
+        axis.set_title(f"Spearman {spearman[predictor]:+.2f}", fontsize=10)
         axis.grid(alpha=0.3)
     return figure
 
@@ -97,12 +106,12 @@ def _figure(x: str, y: str) -> tuple[Figure, Axes]:
 
 
 def _lines(axis: Axes, lines: Sequence[Curve]) -> None:
-    for line, style in zip(lines, ("--", "-", "-"), strict=True):  # what is printed comes first
+    for line, style in zip(lines, ("--", "-", "-"), strict=True):  # the printed formula is the first
         axis.plot(line.x, line.y, style, label=line.name)
     axis.axhline(0, color="0.6", linewidth=0.8)
 
 
-def _done(figure: Figure, axis: Axes) -> Figure:
+def _finish(figure: Figure, axis: Axes) -> Figure:
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
     return figure

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from outspan.comparison.statistics import mean_and_std
 from outspan.config import Recipe, read_recipe, scaled, stored_recipe, with_values
 from outspan.data.sets import IMAGENET
-from outspan.figures.compare import spread
 from outspan.messages import first_line, unknown
 from outspan.policies.files import fast_autoaugment, pba
 from outspan.reproduce.paper import Item, missing_data, recipes
@@ -111,7 +111,7 @@ class Cell:
         """Ours in %, with its standard deviation where there are several."""
         if not self.accuracies:
             return "-"
-        mean, std = spread(self.accuracies)
+        mean, std = mean_and_std(self.accuracies)
         return f"{100 * mean:.2f}" + (f" ± {100 * std:.2f}" if len(self.accuracies) > 1 else "")
 
 

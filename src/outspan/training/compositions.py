@@ -1,7 +1,7 @@
 """What was chosen: how often each composition of transforms, and at what loss, epoch by epoch (the paper's Figure 1)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from outspan.files import write_lines
 from outspan.plan import Plan
 from outspan.shapes import Float32, Int64
+from outspan.transforms.table import find
 
 FILE = "compositions.jsonl"
 Counts = dict[str, list[float]]  # "rotate+shear_y": [how many were chosen, the sum of their losses]
@@ -65,12 +66,40 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 1 <= value <= 2**63 - 1
 
 
-def shares(lines: list[dict[str, Any]]) -> Mapping[str, list[float]]:
-    """Return each composition's share of all that was chosen, epoch by epoch; both orders of a pair are one."""
-    found: dict[str, list[float]] = {}
+def fractions(lines: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """Return each composition's fraction of all choices, by epoch. Both orders of a pair count as one composition."""
+    result: dict[str, list[float]] = {}
     for i, line in enumerate(lines):
         total = sum(entry["count"] for entry in line["compositions"].values())
         for name, entry in line["compositions"].items():
-            together = "+".join(sorted(name.split("+")))
-            found.setdefault(together, [0.0] * len(lines))[i] += entry["count"] / total
-    return found
+            unordered = "+".join(sorted(name.split("+")))
+            result.setdefault(unordered, [0.0] * len(lines))[i] += entry["count"] / total
+    return result
+
+
+def mean_by_fifth(fractions: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Return each composition's mean fraction in each fifth of the epochs. With fewer than 5 epochs, in each epoch."""
+    return {
+        name: [float(part.mean()) for part in np.array_split(curve, min(5, len(curve)))] for name, curve in fractions.items()
+    }
+
+
+def most_changed(fractions: Mapping[str, Sequence[float]], *, count: int = 5) -> list[str]:
+    """Return the `count` compositions that rose most and the `count` that fell most, from the first to the last fifth."""
+    parts = mean_by_fifth(fractions)
+    ranked = sorted(parts, key=lambda name: parts[name][0] - parts[name][-1])
+    return list(dict.fromkeys([*ranked[:count], *ranked[-count:]]))
+
+
+def with_marked(
+    fractions: Mapping[str, Sequence[float]], marked: Sequence[str]
+) -> tuple[dict[str, Sequence[float]], list[str]]:
+    """Return the fractions, with 0 for marked compositions that were never chosen, and the normalized marked names.
+
+    Both orders of a pair are one composition. An unknown transform is a ValueError.
+    """
+    names = list(dict.fromkeys("+".join(sorted(part.strip() for part in name.split("+"))) for name in marked))
+    for part in (part for name in names if name not in fractions for part in name.split("+")):
+        find(part)
+    epochs = max(map(len, fractions.values()))
+    return dict(fractions) | {name: [0.0] * epochs for name in names if name not in fractions}, names

@@ -1,14 +1,14 @@
 """Grids: which points there are, what is refused before any is trained, and which is chosen."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from made import make_folder
+from outspan.comparison.grid import grid_search, points, read_grid
 from outspan.config import Recipe, read_recipe
-from outspan.training.grid import points, read_grid, run_grid
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=8, batch=20, fraction=0.02, validation=20)
 
@@ -26,9 +26,9 @@ def test_a_path_in_a_grid_stays_in_its_folder():
     ("text", "message"),
     [
         ('lr = [0.1, "much"]\nvalidation = 5\n', "lr must be a number, got 'much'"),
-        ("lr = 0.1\nvalidation = 5\n", "a grid has a list of values for some key"),
+        ("lr = 0.1\nvalidation = 5\n", "a grid needs a list of values for at least one key"),
         ("lr = []\nvalidation = 5\n", "lr has no values"),
-        ('optimizer = ["sgd", "adamw"]\nvalidation = 5\n', "optimizers differ in the rate that suits them: set lr"),
+        ('optimizer = ["sgd", "adamw"]\nvalidation = 5\n', "a grid over optimizers needs lr"),
     ],
 )
 def test_what_is_wrong_with_a_grid_is_said_before_it_is_trained(text, message, tmp_path):
@@ -51,18 +51,18 @@ DIVERGES = replace(SMALL, warmup=0.0, schedule="constant")
 
 
 def check_the_one_that_ends_is_chosen(out: Path, *, jobs: int) -> None:
-    found = run_grid(DIVERGES, {"lr": [1e6, 0.1]}, out=out, jobs=jobs)
-    assert found["points"]["lr=1000000.0"] is None
-    assert found["chosen"] == "lr=0.1"
-    assert json.loads((out / "grid.json").read_text()) == found
+    result = grid_search(DIVERGES, {"lr": [1e6, 0.1]}, out=out, jobs=jobs)
+    assert result.points["lr=1000000.0"] is None
+    assert result.chosen == "lr=0.1"
+    assert json.loads((out / "grid.json").read_text()) == asdict(result)
 
 
 def test_a_point_that_diverges_is_not_chosen(tmp_path):
     check_the_one_that_ends_is_chosen(tmp_path, jobs=1)
-    with pytest.raises(ValueError, match="every point of the grid diverges"):
-        run_grid(DIVERGES, {"lr": [1e6]}, out=tmp_path)
+    with pytest.raises(ValueError, match="every point of the grid diverged"):
+        grid_search(DIVERGES, {"lr": [1e6]}, out=tmp_path)
     with pytest.raises(ValueError, match=r"lr=0.1: .* a run of another recipe"):  # which point it is
-        run_grid(replace(DIVERGES, epochs=2), {"lr": [0.1]}, out=tmp_path)
+        grid_search(replace(DIVERGES, epochs=2), {"lr": [0.1]}, out=tmp_path)
 
 
 def test_a_point_that_diverges_beside_another_is_not_chosen(side_by_side, tmp_path):
@@ -73,19 +73,19 @@ def test_a_folders_own_validation_split_chooses(tmp_path):
     root = tmp_path / "set"
     make_folder(root, train=4, test=3)
     recipe = Recipe(data=str(root), model="mlp", policy="none", size=8, epochs=1, batch=4)
-    with pytest.raises(ValueError, match="held out of train: set validation"):
-        run_grid(recipe, {"lr": [0.1, 1e-9]}, out=tmp_path / "none")
+    with pytest.raises(ValueError, match="has none: set validation"):
+        grid_search(recipe, {"lr": [0.1, 1e-9]}, out=tmp_path / "none")
     (root / "val").rename(root / "test")
     make_folder(tmp_path / "more", train=4, test=3)
     (tmp_path / "more" / "val").rename(root / "val")
-    found = run_grid(recipe, {"lr": [0.1, 1e-9]}, out=tmp_path / "grid")
+    result = grid_search(recipe, {"lr": [0.1, 1e-9]}, out=tmp_path / "grid")
     last = {
         path.name: json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])
         for path in (tmp_path / "grid").iterdir()
         if path.is_dir()
     }
-    assert last.keys() == found["points"].keys()  # none was trained again: all of train was trained on
-    assert found["points"] == {name: row["validation_accuracy"] for name, row in last.items()}
-    assert found["test_accuracy"] == last[found["chosen"]]["test_accuracy"]
+    assert last.keys() == result.points.keys()  # none was trained again: all of train was trained on
+    assert result.points == {name: row["validation_accuracy"] for name, row in last.items()}
+    assert result.test_accuracy == last[result.chosen]["test_accuracy"]
     with pytest.raises(ValueError, match="validation must be 0 where the data has a validation split of its own, got 2"):
-        run_grid(replace(recipe, validation=2), {"lr": [0.1]}, out=tmp_path / "both")
+        grid_search(replace(recipe, validation=2), {"lr": [0.1]}, out=tmp_path / "both")

@@ -1,0 +1,1 @@
+"""Compare runs: several policies with several seeds each, and grids of recipes."""

@@ -29,7 +29,7 @@ from outspan.measurement.core import core
 from outspan.measurement.mixup import SHARES, baseline_of, mixup_summary, study_mixup
 from outspan.measurement.study import BASELINE, Study, configurations, one_after_another
 from outspan.measurement.summary import summarise
-from outspan.theory.rank import spearman
+from outspan.theory.ranking import spearman
 from outspan.training import Progress, Stopped
 
 FIVE = ("rotate", "random_crop", "cutout", "translate_x", "translate_y")

@@ -18,7 +18,7 @@ from machine import ROOT, machine
 from outspan import rng
 from outspan.data.sets import load
 from outspan.theory.minnorm import minnorm_error
-from outspan.theory.rank import agreement, rank
+from outspan.theory.ranking import agreement, rank
 from outspan.theory.ridge import Error, ridge_error
 
 RESULTS = ROOT / "results"

@@ -20,6 +20,8 @@ def any_rows(case: int, s: Setting) -> Rows:
     return Rows(g.standard_normal((k, s.X.shape[1])), g.standard_normal((k, s.n)))
 
 
-def ridge_fall(s: Setting, added: Rows, hold: bool) -> Error:
+def ridge_fall(s: Setting, added: Rows, fixed_penalty: bool) -> Error:
     """Return by how much rows lower the error of ridge regression, by direct solves."""
-    return ridge_error(s.X, s.beta, s.lam, s.sigma) - ridge_error(s.X, s.beta, s.lam, s.sigma, added=added, hold=hold)
+    return ridge_error(s.X, s.beta, s.lam, s.sigma) - ridge_error(
+        s.X, s.beta, s.lam, s.sigma, added=added, fixed_penalty=fixed_penalty
+    )

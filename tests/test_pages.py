@@ -66,15 +66,20 @@ def sample(case: int, n: int, p: int, sigma: float) -> tuple[Setting, Rows, dict
     return s, row, letters | {"D": singular**2, "b": V @ s.beta}
 
 
-@pytest.mark.parametrize(("begins", "hold"), [("⟨z,β⟩² (2nλ", True), ("⟨z,β⟩² (2(n+1)λ", False)])
-def test_the_gain_of_a_label_invariant_sample_is_what_the_page_prints(begins, hold):
+@pytest.mark.parametrize(("begins", "fixed_penalty"), [("⟨z,β⟩² (2nλ", True), ("⟨z,β⟩² (2(n+1)λ", False)])
+def test_the_gain_of_a_label_invariant_sample_is_what_the_page_prints(begins, fixed_penalty):
     for case, (n, p, sigma) in enumerate([(6, 12, 0.8), (1, 3, 0.0), (20, 30, 2.0), (3, 40, 0.1), (6, 12, 3.0)]):
         s, row, letters = sample(case, n, p, sigma)
         printed = evaluate(formula(begins), **letters)
-        exact = ridge_error(s.X, s.beta, s.lam, sigma) - ridge_error(s.X, s.beta, s.lam, sigma, added=row, hold=hold)
+        exact = ridge_error(s.X, s.beta, s.lam, sigma) - ridge_error(
+            s.X, s.beta, s.lam, sigma, added=row, fixed_penalty=fixed_penalty
+        )
         assert printed == pytest.approx(exact.total, rel=1e-9)
-        before, after = simulate.ridge_map(s, None, hold=hold), simulate.ridge_map(s, row, hold=hold)
-        draws = simulate.fall(s, before, after, 20_000, rng.generator(case, "noise"))
+        before, after = (
+            simulate.ridge_map(s, None, fixed_penalty=fixed_penalty),
+            simulate.ridge_map(s, row, fixed_penalty=fixed_penalty),
+        )
+        draws = simulate.decrease(s, before, after, 20_000, rng.generator(case, "noise"))
         assert abs(draws.mean() - printed) <= 5 * draws.std() / len(draws) ** 0.5 + 1e-12
 
 

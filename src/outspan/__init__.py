@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from outspan import rng as rng
+    from outspan import theory as theory
     from outspan.plan import Plan as Plan
     from outspan.policies.adversarial import Adversarial as Adversarial
     from outspan.policies.batch import Batch as Batch
@@ -85,6 +86,7 @@ __all__ = [
     "rng",
     "sequence",
     "soft_cross_entropy",
+    "theory",
     "trivialaugment",
     "uniform",
     "uniformaugment",
@@ -92,8 +94,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "rng":
-        return import_module("outspan.rng")
+    if name in ("rng", "theory"):
+        return import_module(f"outspan.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'outspan' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from outspan import rng
-from outspan.theory.verify import verify
+from outspan.theory.verification import verify
 
 
 @pytest.fixture
@@ -16,16 +16,16 @@ def run(run):
 
 
 def test_verify_prints_a_block_a_result_within_80_columns(run, monkeypatch):
-    found = verify(draws=100)
-    monkeypatch.setattr("outspan.theory.verify.verify", lambda *, draws, seed: found if (draws, seed) == (100, 0) else [])
+    rows = verify(draws=100)
+    monkeypatch.setattr("outspan.theory.verification.verify", lambda *, draws, seed: rows if (draws, seed) == (100, 0) else [])
     out = run("verify", "--draws", 100)
     assert "Theorem 1, eq. 1: flip, (n+1)λ" in out
     assert "fails by" in out
     assert "σ small (not met)" in " ".join(out.split())  # a line may break in it
     assert max(map(len, out.splitlines())) <= 80
-    rows = json.loads(run("verify", "--draws", 100, "--json"))
-    assert len(rows) == out.count("\n  printed ") == len(found)
-    assert rows[0]["exact"] == found[0].exact
+    printed = json.loads(run("verify", "--draws", 100, "--json"))
+    assert len(printed) == out.count("\n  printed ") == len(rows)
+    assert printed[0]["exact"] == rows[0].exact
 
 
 def test_counterexample(run):
@@ -33,9 +33,9 @@ def test_counterexample(run):
     assert "0.8889" in out
     assert "0.6111" in out
     assert max(map(len, out.splitlines())) <= 80
-    found = json.loads(run("counterexample", "--json"))
-    assert found["smallest"]["grown"] == pytest.approx(11 / 18)
-    assert all(case["grown"] < 0 < case["printed"] for case in found["spike"])
+    cases = json.loads(run("counterexample", "--json"))
+    assert cases["smallest"]["grown"] == pytest.approx(11 / 18)
+    assert all(case["grown"] < 0 < case["printed"] for case in cases["spike"])
 
 
 def test_plot_writes_every_figure(run, tmp_path):
@@ -55,21 +55,21 @@ def test_rank_writes_the_ranking(run, tmp_path):
     arguments = ("--data", "digits", "--transforms", names, "--samples", 50, "--draws", 1)
     out = run("rank", *arguments, "--measured", scores, "-o", tmp_path / "rank.json", "--figure", tmp_path / "rank.png")
     assert "Spearman" in out
-    found = json.loads((tmp_path / "rank.json").read_text())
-    assert {row["name"] for row in found["rows"]} == set(names.split(","))
-    assert set(found["spearman"]) == {"energy", "along", "gain", "net"}
+    ranking = json.loads((tmp_path / "rank.json").read_text())
+    assert {row["name"] for row in ranking["rows"]} == set(names.split(","))
+    assert set(ranking["spearman"]) == {"energy", "along", "gain", "net"}
     assert (tmp_path / "rank.png").stat().st_size > 1000
     assert "Spearman" not in run("rank", *arguments, "-o", tmp_path / "rank.json")
 
 
 def test_rank_reads_a_folder_of_images(run, tmp_path):
     g = rng.generator(0, "folder")
-    for path in [tmp_path / split / kind / f"{i}.png" for split in ("train", "val") for kind in "ab" for i in range(15)]:
+    for path in [tmp_path / split / name / f"{i}.png" for split in ("train", "val") for name in "ab" for i in range(15)]:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(g.integers(0, 256, (9, 12, 3), dtype=np.uint8)).save(path)
     arguments = ("rank", "--data", tmp_path, "--transforms", "rotate,invert", "--samples", 20, "-o", tmp_path / "rank.json")
-    said = run(*arguments, code=2)
-    assert "images of 150528 values are too large to rank by pixels" in said
+    message = run(*arguments, code=2)
+    assert "images of 150528 values are too large to rank by pixels" in message
     out = run(*arguments, "--size", 8)
     assert len(json.loads((tmp_path / "rank.json").read_text())["rows"]) == 2
     assert max(map(len, out.removesuffix(f"wrote {tmp_path / 'rank.json'}\n").splitlines())) <= 80

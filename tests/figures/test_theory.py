@@ -2,16 +2,17 @@
 
 import pytest
 
-from outspan.figures.theory import gain_against_candidates, gain_against_n, rank_figure, spike
-from outspan.theory.curves import Curve, slope
+from outspan.figures.theory import gain_against_candidates, gain_against_n, gain_with_spike, rank_figure
+from outspan.theory.curves import Curve
+from outspan.theory.ranking import Ranked, Ranking
 
 
 def test_the_lines_are_the_curves():
     lines = [Curve("a", (1, 2, 4, 8), (8, 4, 2, 1)), Curve("b", (1, 2, 4, 8), (64, 16, 4, 1))]
-    (axis,) = gain_against_n(lines, [slope(line) for line in lines]).axes
+    (axis,) = gain_against_n(lines).axes
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["a, slope -1.00", "b, slope -2.00"]
     assert axis.lines[1].get_ydata().tolist() == [64, 16, 4, 1]
-    (axis,) = spike([Curve(name, (20, 40), (1, 2)) for name in "abc"]).axes
+    (axis,) = gain_with_spike([Curve(name, (20, 40), (1, 2)) for name in "abc"]).axes
     assert [label.get_text() for label in axis.get_xticklabels()] == ["20", "40"]
 
 
@@ -23,9 +24,9 @@ def test_candidates_have_their_errors():
 
 
 def test_the_ranking_shows_what_was_measured():
-    predicted = {"label kept": [0.1, 0.1], "label moved": [-0.1, -0.1]}
-    left, right = rank_figure(["a", "c"], [1.5, 2.5], predicted, {"label kept": 0.5, "label moved": -0.25}).axes
+    rows = tuple(Ranked(name, True, 1.0, 1.0, 0.1, 0.0, -0.1, score) for name, score in (("a", 1.5), ("b", None), ("c", 2.5)))
+    ranking = Ranking("d", 10, 0, 1, 0, 0.1, rows, {"gain": 0.5, "net": -0.25})
+    left, right = rank_figure(ranking).axes
     assert left.collections[0].get_offsets().tolist() == [[1.5, 0.1], [2.5, 0.1]]
     assert [text.get_text() for text in right.texts] == ["a", "c"]
     assert (left.get_title(), right.get_title()) == ("Spearman +0.50", "Spearman -0.25")
-    assert right.get_ylabel() == "predicted gain, label moved"

@@ -346,7 +346,7 @@ def test_the_theory_is_of_images(corpus, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as exited:
         main()
     assert exited.value.code == 2
-    assert "text data; theory rank needs images" in capsys.readouterr().err
+    assert "only images can be ranked, got texts" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:the cache of back-translations has")

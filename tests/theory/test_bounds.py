@@ -5,7 +5,7 @@ import pytest
 
 from linear import ridge_fall, setting
 from outspan import rng
-from outspan.theory import bounds
+from outspan.theory import bounds, minnorm_bounds
 from outspan.theory.bounds import Setting
 from outspan.theory.generate import projection, rotation
 from outspan.theory.minnorm import minnorm_error
@@ -20,40 +20,42 @@ def invariant(case):
     return s, [projection(s.beta, 3, g), rotation(s.beta, float(g.uniform(0.1, 3)), g), projection(s.beta, 1, g)]
 
 
-@pytest.mark.parametrize("hold", [True, False])
-def test_label_invariant_results_are_exact(hold):
+@pytest.mark.parametrize("fixed_penalty", [True, False])
+def test_label_invariant_results_are_exact(fixed_penalty):
     for case in range(25):
         s, Fs = invariant(case)
         added = [projected(s.X, transformed(s.X, F, 0)) for F in Fs]
-        falls = [ridge_fall(s, rows, hold) for rows in added]
+        falls = [ridge_fall(s, rows, fixed_penalty) for rows in added]
         near = {"rel": 1e-9, "abs": 1e-12 * (s.beta @ s.beta)}
         for F, fall in zip(Fs, falls, strict=True):
-            assert bounds.theorem_1(s, F, 0, hold=hold).repaired == pytest.approx(fall.total, **near)
-            assert bounds.theorem_1_rate(s, F, 0, hold=hold).repaired == pytest.approx(fall.total, **near)
-            if not hold:
+            assert bounds.theorem_1(s, F, 0, fixed_penalty=fixed_penalty).repaired == pytest.approx(fall.total, **near)
+            assert bounds.theorem_1_rate(s, F, 0, fixed_penalty=fixed_penalty).repaired == pytest.approx(fall.total, **near)
+            if not fixed_penalty:
                 assert bounds.lemma_1_bias(s, F, 0).repaired == pytest.approx(fall.bias, **near)
-                said = bounds.lemma_1_variance(s, F, 0)
-                assert said.repaired == pytest.approx(fall.variance, **near)
-                assert said.printed <= said.repaired + 1e-12  # this one holds as printed
+                statement = bounds.lemma_1_variance(s, F, 0)
+                assert statement.repaired == pytest.approx(fall.variance, **near)
+                assert statement.printed <= statement.repaired + 1e-12  # this one holds as printed
         mean = np.mean([fall.total for fall in falls])
-        assert bounds.uniform_sampling(s, Fs, 0, hold=hold).repaired == pytest.approx(mean, **near)
+        assert bounds.uniform_sampling(s, Fs, 0, fixed_penalty=fixed_penalty).repaired == pytest.approx(mean, **near)
         sources = [case % s.n, 0, (case + 1) % s.n]
-        fall = ridge_fall(s, bounds.several(s, Fs, sources), hold)
-        assert bounds.several_points(s, Fs, sources, hold=hold).repaired == pytest.approx(fall.total, **near)
+        fall = ridge_fall(s, bounds.several(s, Fs, sources), fixed_penalty)
+        assert bounds.several_points(s, Fs, sources, fixed_penalty=fixed_penalty).repaired == pytest.approx(fall.total, **near)
         for how in ("additive", "multiplicative"):
             first, both = bounds.composed(s, Fs[0], Fs[1], 0, how)
-            change = ridge_fall(s, both, hold).total - ridge_fall(s, first, hold).total
-            assert bounds.composition(s, Fs[0], Fs[1], 0, how, hold=hold).repaired == pytest.approx(change, **near)
+            change = ridge_fall(s, both, fixed_penalty).total - ridge_fall(s, first, fixed_penalty).total
+            assert bounds.composition(s, Fs[0], Fs[1], 0, how, fixed_penalty=fixed_penalty).repaired == pytest.approx(
+                change, **near
+            )
 
 
 def test_a_wrong_label_costs_what_direct_solves_say():
     for case in range(50):
         s, Fs = invariant(case)
         row = projected(s.X, transformed(s.X, Fs[0], 0))
-        wrong = float(rng.generator(case, "wrong").standard_normal())
+        label_error = float(rng.generator(case, "wrong").standard_normal())
         mean = s.X @ s.beta
-        off = Rows(row.x, row.weights + wrong * mean / (mean @ mean))  # the label is `wrong` too large in the mean
-        got = float(bounds.outside_gain(row.x @ s.beta, np.sum(row.x**2, axis=1), s.n * s.lam, wrong)[0])
+        off = Rows(row.x, row.weights + label_error * mean / (mean @ mean))  # the label is `label_error` too large in the mean
+        got = float(bounds.outside_gain(row.x @ s.beta, np.sum(row.x**2, axis=1), s.n * s.lam, label_error)[0])
         assert got == pytest.approx(ridge_fall(s, off, True).bias, rel=1e-9, abs=1e-12 * (s.beta @ s.beta))
 
 
@@ -73,9 +75,9 @@ def test_theorem_1_fails_as_printed_on_plain_data():
     for case in range(20):
         g = rng.generator(case, "plain")
         s = Setting(g.standard_normal((50, 100)) / 10, g.standard_normal(100), 0.2, 0.0)
-        said = bounds.theorem_1(s, rotation(s.beta, np.pi / 2, g), 0)
-        assert said.met
-        failed += said.repaired < said.printed
+        statement = bounds.theorem_1(s, rotation(s.beta, np.pi / 2, g), 0)
+        assert statement.met
+        failed += statement.repaired < statement.printed
     assert failed >= 19
 
 
@@ -84,14 +86,17 @@ def test_holding_the_penalty_does_not_save_equation_1_from_a_larger_z():
         s, Fs = invariant(case)
         s = Setting(s.X, s.beta, 0.3, 0.0)
         z = projected(s.X, transformed(s.X, Fs[0], 0)).x[0]
-        said = bounds.theorem_1(s, Fs[0], 0, hold=True)
+        statement = bounds.theorem_1(s, Fs[0], 0, fixed_penalty=True)
         m, square = s.n + 1, z @ z
         known = (2 * 0.3 * m - 0.4 * square) / (0.3 * (m + square)) ** 2 - (0.6 * s.n + square) / (0.3 * s.n + square) ** 2
-        assert (said.printed > said.repaired) == (known > 0)
+        assert (statement.printed > statement.repaired) == (known > 0)
     far = Setting(np.eye(1, 3), np.ones(3), 0.3, 0.0)  # one sample, and a |z|^2 = 0.75 above lam / (1 - lam)
     swap = np.eye(3) + np.outer(np.array([-(0.75**0.5), 0.75**0.5, 0.0]), np.eye(1, 3)[0])
-    assert bounds.lemma_1_bias(far, swap, 0, hold=True).met
-    assert bounds.lemma_1_bias(far, swap, 0, hold=True).repaired < bounds.lemma_1_bias(far, swap, 0, hold=True).printed
+    assert bounds.lemma_1_bias(far, swap, 0, fixed_penalty=True).met
+    assert (
+        bounds.lemma_1_bias(far, swap, 0, fixed_penalty=True).repaired
+        < bounds.lemma_1_bias(far, swap, 0, fixed_penalty=True).printed
+    )
 
 
 def test_conditions_of_the_corollaries_on_every_row():
@@ -127,10 +132,10 @@ def test_the_multiplicative_composition_needs_more_than_two_invariant_matrices()
     null = np.linalg.svd(s.X)[2][-1]
     F1 = np.eye(8) + np.outer(s.beta, null)  # keeps the labels of X alone
     F2 = np.eye(8) + np.outer(null - s.beta * (null @ s.beta) / (s.beta @ s.beta), s.X[0] / (s.X[0] @ s.X[0]))
-    said = bounds.composition(s, F1, F2, 0, "multiplicative")
-    assert said.conditions["F label-invariant"]
-    assert not said.conditions["F1 keeps the labels of F2 X"]
-    assert not said.met
+    statement = bounds.composition(s, F1, F2, 0, "multiplicative")
+    assert statement.conditions["F label-invariant"]
+    assert not statement.conditions["F1 keeps the labels of F2 X"]
+    assert not statement.met
 
 
 def test_minimum_norm_results_are_exact():
@@ -140,20 +145,20 @@ def test_minimum_norm_results_are_exact():
         rows = projected(s.X, transformed(s.X, Fs[0], 0))
         before = minnorm_error(s.X, s.beta, s.sigma)
         change = before - minnorm_error(s.X, s.beta, s.sigma, added=rows)
-        assert bounds.minnorm_bias(s).repaired == pytest.approx(before.bias, **near)
-        assert bounds.minnorm_variance(s).repaired == pytest.approx(before.variance, **near)
-        assert bounds.minnorm_invariant_bias(s, Fs[0], 0).repaired == pytest.approx(change.bias, **near)
-        assert bounds.minnorm_invariant_variance(s, Fs[0], 0).repaired == pytest.approx(change.variance, **near)
+        assert minnorm_bounds.minnorm_bias(s).repaired == pytest.approx(before.bias, **near)
+        assert minnorm_bounds.minnorm_variance(s).repaired == pytest.approx(before.variance, **near)
+        assert minnorm_bounds.minnorm_invariant_bias(s, Fs[0], 0).repaired == pytest.approx(change.bias, **near)
+        assert minnorm_bounds.minnorm_invariant_variance(s, Fs[0], 0).repaired == pytest.approx(change.variance, **near)
 
 
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
 def test_proposition_on_either_side(shape):
     s = Setting(rng.generator(0, "X", *shape).standard_normal(shape), np.ones(shape[1]), 0.1, 0.7)
-    said = bounds.proposition_variance(s, 0, 1, 0.3)
+    statement = minnorm_bounds.proposition_variance(s, 0, 1, 0.3)
     change = minnorm_error(s.X, s.beta, s.sigma) - minnorm_error(s.X, s.beta, s.sigma, added=mixed(s.X, 0, 1, 0.3))
-    assert said.repaired == pytest.approx(change.variance, rel=1e-9, abs=1e-10)
-    assert change.bias == pytest.approx(bounds.proposition_bias().repaired, abs=1e-10)
-    assert (said.repaired < -1e-6) == (shape[0] > shape[1])
+    assert statement.repaired == pytest.approx(change.variance, rel=1e-9, abs=1e-10)
+    assert change.bias == pytest.approx(minnorm_bounds.proposition_bias().repaired, abs=1e-10)
+    assert (statement.repaired < -1e-6) == (shape[0] > shape[1])
 
 
 def test_a_rank_deficient_matrix_is_named_where_full_rank_is_a_condition():
@@ -163,7 +168,7 @@ def test_a_rank_deficient_matrix_is_named_where_full_rank_is_a_condition():
 
 
 def test_a_setting_refuses_bad_parameters():
-    with pytest.raises(ValueError, match="lam must be above 0 for ridge, got 0"):
+    with pytest.raises(ValueError, match="lam must be above 0 for ridge regression, got 0"):
         Setting(np.eye(2), np.ones(2), 0, 0.1)
     with pytest.raises(ValueError, match="sigma must be at least 0, got -1"):
         Setting(np.eye(2), np.ones(2), 0.1, -1)
@@ -171,6 +176,6 @@ def test_a_setting_refuses_bad_parameters():
 
 def test_a_matrix_that_changes_labels_is_a_condition_not_met():
     s = setting(1, n=3, p=6)
-    said = bounds.theorem_1(s, 2 * np.eye(6), 0)
-    assert said.conditions == {"F label-invariant": False, "lam < 1": s.lam < 1}
-    assert not said.met
+    statement = bounds.theorem_1(s, 2 * np.eye(6), 0)
+    assert statement.conditions == {"F label-invariant": False, "lam < 1": s.lam < 1}
+    assert not statement.met

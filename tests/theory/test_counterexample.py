@@ -13,9 +13,9 @@ def test_the_smallest_case_by_hand():
     # (2 lam (n+1) - (1 - 2 lam) |z|^2) / (lam^2 (n + 1 + |z|^2)^2), all of z, beta along it and n being 1.
     printed = (2 * half * 2 - 0) / (half**2 * 9)
     before = (half / (1 + half)) ** 2 + 1  # the known entry shrunk, the new one missed
-    grown, held = (before - 2 * (penalty / (1 + penalty)) ** 2 for penalty in (Fraction(1), half))
+    grown, fixed = (before - 2 * (penalty / (1 + penalty)) ** 2 for penalty in (Fraction(1), half))
     assert (case.n, case.p, case.met) == (1, 2, True)
-    assert [case.printed, case.grown, case.held] == pytest.approx([float(printed), float(grown), float(held)])
+    assert [case.printed, case.grown, case.fixed] == pytest.approx([float(printed), float(grown), float(fixed)])
     assert case.grown < case.printed
 
 
@@ -25,4 +25,4 @@ def test_a_correctly_labelled_sample_hurts_at_every_size(n):
     assert case.met
     assert case.printed > 0
     assert n * case.grown < -0.03  # of the order of 1/n, not of 1/n^2 as printed
-    assert case.held > 0
+    assert case.fixed > 0

@@ -105,7 +105,7 @@ def test_pinv_update_refuses_what_is_neither_in_nor_out():
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="as many rows, got 2 and 3"):
+    with pytest.raises(ValueError, match="same number of rows, got 2 and 3"):
         minnorm_estimate(np.eye(2), np.ones(3))
     with pytest.raises(ValueError, match="sigma must be at least 0"):
         minnorm_error(np.eye(2), np.ones(2), -1.0)

@@ -27,7 +27,7 @@ def test_beta_nodes_integrate_the_moments_of_beta(law):
 
 def test_the_constant_of_the_uniform_law_is_a_third():
     assert mixup.beta_constant(1, 1) == pytest.approx(1 / 3)
-    with pytest.raises(ValueError, match="parameters of Beta must be above 0, got 0 and 1"):
+    with pytest.raises(ValueError, match=r"a and b of Beta\(a, b\) must be above 0, got 0 and 1"):
         mixup.beta_constant(0, 1)
 
 
@@ -53,9 +53,9 @@ def test_second_moment_of_mixup(half, p, alpha, seed):
     X = centred(2 * half, p, 1.0, rng.generator(seed, "moment"))
     squares = np.sum((alpha * X[:, None] + (1 - alpha) * X[None]) ** 2, axis=2)
     n = len(X)
-    said = mixup.mixup_moment(X, alpha)
-    assert said.met
-    assert said.repaired == pytest.approx(squares.mean(), rel=1e-9)
+    statement = mixup.mixup_moment(X, alpha)
+    assert statement.met
+    assert statement.repaired == pytest.approx(squares.mean(), rel=1e-9)
     distinct = (squares.sum() - np.trace(squares)) / (n * (n - 1))
     assert mixup.mixup_moment(X, alpha, replacement=False).repaired == pytest.approx(distinct, rel=1e-9, abs=1e-12)
 
@@ -66,25 +66,25 @@ def test_repaired_theorem_2_is_a_bound_for_every_n(half, p, gamma, lam, sigma, s
     g = rng.generator(seed, "theorem 2")
     s = Setting(centred(2 * half, p, gamma, g), g.standard_normal(p), lam, sigma)
     gain = sum(mixup.mixup_gain(s))
-    said = mixup.theorem_2(s, gamma)
-    assert said.repaired <= gain + 1e-12 * (s.beta @ s.beta)
-    assert said.conditions["|x| ≤ γ"]
+    statement = mixup.theorem_2(s, gamma)
+    assert statement.repaired <= gain + 1e-12 * (s.beta @ s.beta)
+    assert statement.conditions["|x| ≤ γ"]
     assert not mixup.theorem_2(s, gamma * 0.99).conditions["|x| ≤ γ"]
 
 
 def test_repaired_theorem_2_promises_something():
     s = Setting(centred(200, 5, 1.05, rng.generator(0, "theorem 2")), np.ones(5), 0.9, 0.01)
-    said = mixup.theorem_2(s, 1.05)
-    assert said.met
-    assert 0 < said.repaired < sum(mixup.mixup_gain(s))
+    statement = mixup.theorem_2(s, 1.05)
+    assert statement.met
+    assert 0 < statement.repaired < sum(mixup.mixup_gain(s))
 
 
 def test_printed_theorem_2_fails_on_a_line():
     X = np.array([[3.0], [-3.0]] * 20)
     s = Setting(X, np.ones(1), 0.1, 0.0)
-    said = mixup.theorem_2(s, 3.0)
-    assert said.met
-    assert sum(mixup.mixup_gain(s)) / said.printed == pytest.approx(0.31, abs=0.005)
+    statement = mixup.theorem_2(s, 3.0)
+    assert statement.met
+    assert sum(mixup.mixup_gain(s)) / statement.printed == pytest.approx(0.31, abs=0.005)
 
 
 def test_conditions_of_theorem_2_are_answers():

@@ -11,12 +11,12 @@ from outspan.theory.ridge import Error, inverse_update, ridge_error, ridge_estim
 from outspan.theory.rows import Rows
 
 
-def direct(s, added=None, hold=True):
+def direct(s, added=None, fixed_penalty=True):
     """Bias and variance by one p x p inverse, as they are defined."""
     A, L = s.X, np.eye(s.n)
     if added is not None:
         A, L = np.vstack([A, added.x]), np.vstack([L, added.weights])
-    penalty = s.lam * (s.n if hold else len(A))
+    penalty = s.lam * (s.n if fixed_penalty else len(A))
     M = np.linalg.inv(A.T @ A + penalty * np.eye(A.shape[1])) @ A.T @ L  # labels to estimate
     off = M @ s.X @ s.beta - s.beta
     return [off @ off, s.sigma**2 * np.trace(M @ M.T)]
@@ -29,9 +29,9 @@ def test_error_is_that_of_direct_solves(first):
         got = ridge_error(s.X, s.beta, s.lam, s.sigma)
         np.testing.assert_allclose([got.bias, got.variance], direct(s), rtol=1e-9)
         added = any_rows(case, s)
-        for hold in (True, False):
-            got = ridge_error(s.X, s.beta, s.lam, s.sigma, added=added, hold=hold)
-            np.testing.assert_allclose([got.bias, got.variance], direct(s, added, hold), rtol=1e-9)
+        for fixed_penalty in (True, False):
+            got = ridge_error(s.X, s.beta, s.lam, s.sigma, added=added, fixed_penalty=fixed_penalty)
+            np.testing.assert_allclose([got.bias, got.variance], direct(s, added, fixed_penalty), rtol=1e-9)
 
 
 def test_estimate_solves_the_normal_equations():
@@ -48,7 +48,7 @@ def test_rows_duplicated_change_nothing(shape):
     s = setting(1, n=shape[0], p=shape[1])
     twice = Rows(s.X, np.eye(s.n))  # every sample once more, with its own label and noise
     once = ridge_error(s.X, s.beta, s.lam, s.sigma)
-    got = ridge_error(s.X, s.beta, s.lam, s.sigma, added=twice, hold=False)
+    got = ridge_error(s.X, s.beta, s.lam, s.sigma, added=twice, fixed_penalty=False)
     np.testing.assert_allclose([got.bias, got.variance], [once.bias, once.variance], rtol=1e-8)
 
 
@@ -90,14 +90,14 @@ def test_inverse_update_is_a_fresh_inverse():
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
-        ({"lam": 0.0}, "lam must be above 0 for ridge, got 0.0"),
+        ({"lam": 0.0}, "lam must be above 0 for ridge regression, got 0.0"),
         ({"lam": -1.0}, "lam must be above 0"),
         ({"lam": float("nan")}, "lam must be above 0"),
         ({"sigma": -0.1}, "sigma must be at least 0, got -0.1"),
         ({"sigma": float("nan")}, "sigma must be at least 0, got nan"),
-        ({"beta": np.ones(4)}, r"beta must have the 3 entries of a row of X, got shape \[4\]"),
+        ({"beta": np.ones(4)}, r"beta must have 3 entries, as a row of X has, got shape \[4\]"),
         ({"beta": np.array([1.0, np.nan, 0.0])}, "beta must be finite, got nan"),
         ({"X": np.full((2, 3), np.inf)}, "X must be finite, got inf"),
         ({"X": np.eye(2, 3, dtype=np.float32)}, "X must be float64, got float32"),
@@ -106,15 +106,15 @@ def test_inverse_update_is_a_fresh_inverse():
         ({"added": Rows(np.ones((1, 4)), np.ones((1, 2)))}, r"must have \[3, 2\] columns .* got \[4, 2\]"),
     ],
 )
-def test_bad_input_is_named(changed, said):
+def test_bad_input_is_named(changed, message):
     given = {"X": np.eye(2, 3), "beta": np.ones(3), "lam": 0.1, "sigma": 0.1, **changed}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         ridge_error(**given)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_estimate_refuses_labels_that_do_not_fit():
-    with pytest.raises(ValueError, match="as many rows, got 2 and 3"):
+    with pytest.raises(ValueError, match="same number of rows, got 2 and 3"):
         ridge_estimate(np.eye(2), np.ones(3), 0.1)
     with pytest.raises(ValueError, match="Y must be finite"):
         ridge_estimate(np.eye(2), np.array([1.0, np.nan]), 0.1)

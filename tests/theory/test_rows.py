@@ -52,19 +52,19 @@ def test_label_invariance_is_over_the_data():
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
-        (lambda X: transformed(X, np.eye(3), 2), r"a row of X must lie in \[0, 1\], got 2"),
+        (lambda X: transformed(X, np.eye(3), 2), r"the index of a row of X must lie in \[0, 1\], got 2"),
         (lambda X: mixed(X, 0, 1, 1.5), r"alpha must lie in \[0, 1\], got 1.5"),
         (lambda X: mixed(X, 0, 1, float("nan")), "alpha must lie"),
         (lambda X: Rows(np.full((1, 3), np.nan), np.ones((1, 2))), "x of the rows must be finite, got nan"),
-        (lambda X: Rows(np.ones((1, 3)), np.ones((2, 2))), "1 rows need as many weights, got 2"),
+        (lambda X: Rows(np.ones((1, 3)), np.ones((2, 2))), "1 rows need 1 rows of weights, got 2"),
         (lambda X: projected(X, Rows(np.ones((1, 4)), np.ones((1, 2)))), r"must have \[3, 2\] columns"),
         (lambda X: is_label_invariant(np.eye(2), X, np.ones(3)), r"F must have shape \[3, 3\], got \[2, 2\]"),
     ],
 )
-def test_bad_input_is_named(call, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
         call(np.eye(2, 3))
 
 
@@ -81,7 +81,7 @@ def test_generators_give_what_they_say():
     assert np.trace(turn) == pytest.approx(7)  # a quarter turn of one plane
     assert np.linalg.matrix_rank(projection(spike, 4, g)) == 5
     np.testing.assert_array_equal(flip(3) @ np.arange(3.0), [2, 1, 0])
-    with pytest.raises(ValueError, match="ask for 0 to 4 singular values, got 5"):
+    with pytest.raises(ValueError, match="need 0 to 4 singular values, got 5"):
         with_spectrum(np.ones(5), 4, 9, g)
     with pytest.raises(ValueError, match=r"k must lie in \[0, 2\]"):
         projection(np.ones(3), 3, g)

@@ -1,15 +1,20 @@
-"""The commands of the theory lab."""
+"""The commands of `outspan theory`."""
 
 import json
-import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from outspan.cli.output import echo, echo_lines
 from outspan.files import write_json, write_whole
+
+if TYPE_CHECKING:
+    from outspan.theory import Ranking
+    from outspan.theory.counterexample import Counterexamples
+    from outspan.theory.verification import Row
 
 app = typer.Typer(
     help="Linear theory of data augmentation: check the paper's results, and rank transforms.",
@@ -21,7 +26,7 @@ app = typer.Typer(
 @app.callback()
 def theory() -> None:
     """Linear theory of data augmentation: check the paper's results, and rank transforms on your images."""
-    # Thousands of small systems: numpy's threads would wait for one another. Read when numpy is first imported.
+    # There are thousands of small systems, for which several threads are slower. numpy reads this when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
@@ -36,18 +41,23 @@ def verify_command(
     Example: outspan theory verify --json
     """
     from dataclasses import asdict
-    from textwrap import fill
 
-    from outspan.theory.verify import verify
+    from outspan.theory import verification
 
-    rows = verify(draws=draws, seed=seed)
+    rows = verification.verify(draws=draws, seed=seed)
     if as_json:
         echo_lines(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
-        return
+    else:
+        _print_verification(rows)
+
+
+def _print_verification(rows: Sequence["Row"]) -> None:
+    from textwrap import fill
+
     for row in rows:
         echo(f"{row.result}: {row.case}".ljust(60) + row.verdict)
-        drawn = "" if row.simulated is None else f", simulated {_number(row.simulated)} ± {row.standard_error:.0e}"
-        echo(f"  printed {row.claim} {_number(row.printed)}, exact {_number(row.exact)}{drawn}")
+        simulated = "" if row.simulated is None else f", simulated {_number(row.simulated)} ± {row.standard_error:.0e}"
+        echo(f"  printed {row.claim} {_number(row.printed)}, exact {_number(row.exact)}{simulated}")
         conditions = ", ".join(name if met else f"{name} (not met)" for name, met in row.conditions.items())
         repaired = f"  repaired {_number(row.repaired)}" + (f"; if {conditions}" if conditions else "")
         echo_lines(fill(repaired, 80, subsequent_indent="    ", break_on_hyphens=False))
@@ -56,7 +66,7 @@ def verify_command(
 
 
 def _number(value: float) -> str:
-    return "0" if abs(value) < 1e-14 else f"{value:.3g}"  # below is rounding
+    return "0" if abs(value) < 1e-14 else f"{value:.3g}"  # smaller values are rounding errors
 
 
 @app.command("counterexample")
@@ -69,27 +79,32 @@ def counterexample_command(
     """
     from dataclasses import asdict
 
-    from outspan.theory.counterexample import smallest, spike
+    from outspan.theory import counterexamples
 
-    least, spikes = smallest(), [spike(n) for n in (10, 40, 160)]
+    cases = counterexamples()
     if as_json:
-        echo_lines(json.dumps({"smallest": asdict(least), "spike": [asdict(case) for case in spikes]}, indent=2))
-        return
+        echo_lines(json.dumps(asdict(cases), indent=2))
+    else:
+        _print_counterexamples(cases)
+
+
+def _print_counterexamples(cases: "Counterexamples") -> None:
+    smallest = cases.smallest
     echo_lines(
         f"""Theorem 1, equation 1, in the smallest possible case:
   one sample in two dimensions, X = (1, 0), beta = (1, 1), F swaps the two
   entries, lam = 1/2, no noise. So z = (0, 1), with the label 1.
-  printed: the error decreases by at least {least.printed:.4f}
-  exact:   it decreases by {least.grown:.4f} with the penalty (n + 1) lam,
-           and by {least.held:.4f} with the fixed penalty n lam
+  printed: the error decreases by at least {smallest.printed:.4f}
+  exact:   it decreases by {smallest.grown:.4f} with the penalty (n + 1) lam,
+           and by {smallest.fixed:.4f} with the fixed penalty n lam
 
 Equation 2. Every sample has the entry 1 along beta. The new sample has an entry
 0.2 of beta that no other sample has. Its label is correct and has no noise.
 The table shows n times the gain of adding it."""
     )
     echo(f"  {'n':>6} {'p':>6} {'printed':>10} {'(n + 1) lam':>12} {'n lam fixed':>12}")
-    for case in spikes:
-        values = (case.n * value for value in (case.printed, case.grown, case.held))
+    for case in cases.spike:
+        values = (case.n * value for value in (case.printed, case.grown, case.fixed))
         echo("  {:6} {:6} {:10.4f} {:12.4f} {:12.4f}".format(case.n, case.p, *values))
     echo("The larger penalty loses more than the new sample adds.")
     echo("Keep n lam fixed when you augment.")
@@ -101,19 +116,11 @@ def plot_command(out: Annotated[Path, typer.Option("-o", "--out", help="Output f
 
     Example: outspan theory plot -o plots
     """
-    from outspan.figures import theory as figures
-    from outspan.theory import curves
+    from outspan.figures.theory import theory_figures
+    from outspan.theory import theory_curves
 
     out.mkdir(parents=True, exist_ok=True)
-    against_n = curves.against_n()
-    plots = {
-        "theory-n": figures.gain_against_n(against_n, [curves.slope(line) for line in against_n]),
-        "theory-spike": figures.spike(curves.against_spike()),
-        "theory-z": figures.gain_against_z(curves.against_z()),
-        "theory-lambda": figures.gain_against_lam(curves.against_lam()),
-        "theory-candidates": figures.gain_against_candidates(curves.against_candidates()),
-    }
-    for name, figure in plots.items():
+    for name, figure in theory_figures(theory_curves()).items():
         write_whole(out / f"{name}.png", lambda partial, figure=figure: figure.savefig(partial, format="png"))
         echo(f"wrote {out / name}.png")
 
@@ -139,25 +146,32 @@ def rank_command(
     """
     from dataclasses import asdict
 
-    from rich.console import Console
-    from rich.table import Table
-
-    from outspan.data.sets import is_textual, load
-    from outspan.theory.rank import rank, rankable
+    from outspan.theory.ranking import rank, rankable, read_scores
 
     names = rankable() if transforms == "all" else tuple(dict.fromkeys(name.strip() for name in transforms.split(",")))
-    scores = None if measured is None else _scores(measured)
-    if figure is not None:
-        if scores is None:
-            raise ValueError("--figure needs measured scores: pass them with --measured")
-        if len(scores.keys() & set(names)) < 3:
-            raise ValueError(f"{measured}: --figure needs scores for at least three of the transforms")
+    scores = None if measured is None else read_scores(measured)
+    if figure is not None and scores is None:
+        raise ValueError("--figure needs measured scores: pass them with --measured")
+    if figure is not None and len((scores or {}).keys() & set(names)) < 3:
+        raise ValueError(f"{measured}: --figure needs scores for at least three of the transforms")
     for path in (out, figure):
         if path is not None and not path.parent.is_dir():
             raise ValueError(f"{path}: folder {path.parent} does not exist")
-    if is_textual(data):
-        raise ValueError(f"{data}: text data; theory rank needs images")
-    ranking = rank(load(data, size=size), names, samples=samples, features=features, draws=draws, seed=seed, measured=scores)
+    ranking = rank(data, names, samples=samples, features=features, size=size, draws=draws, seed=seed, measured=scores)
+    _print_ranking(ranking)
+    write_json(out, asdict(ranking))
+    echo(f"wrote {out}")
+    if figure is not None:
+        from outspan.figures.theory import rank_figure
+
+        write_whole(figure, lambda partial: rank_figure(ranking).savefig(partial, format="png"))
+        echo(f"wrote {figure}")
+
+
+def _print_ranking(ranking: "Ranking") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("transform", "linear", "|z|²", "<z,β>²", "gain", "moved", "net", "measured", box=None, pad_edge=False)
     for row in ranking.rows:
         values = [f"{value:.1e}" for value in (row.energy, row.along, row.gain, row.moved, row.net)]
@@ -165,30 +179,3 @@ def rank_command(
     Console().print(table)
     for key, value in ranking.spearman.items():
         echo(f"Spearman correlation of {key:>6} with the measured error score: {value:+.2f}")
-    write_json(out, asdict(ranking))
-    echo(f"wrote {out}")
-    if figure is not None:
-        from outspan.figures.theory import rank_figure
-
-        rows = [row for row in ranking.rows if row.measured is not None]
-        predicted = {"label kept": [row.gain for row in rows], "label as the model sees it": [row.net for row in rows]}
-        spearman = {"label kept": ranking.spearman["gain"], "label as the model sees it": ranking.spearman["net"]}
-        plot = rank_figure([row.name for row in rows], [row.measured or 0.0 for row in rows], predicted, spearman)
-        write_whole(figure, lambda partial: plot.savefig(partial, format="png"))
-        echo(f"wrote {figure}")
-
-
-def _scores(path: Path) -> dict[str, float]:
-    """Read error scores by transform; a file with more in it has them under "error"."""
-    try:
-        value: Any = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: not a readable JSON file ({error})") from None
-    scores = value.get("error", value) if isinstance(value, dict) else value
-    if not isinstance(scores, dict) or not all(map(_is_score, scores.values())):
-        raise ValueError(f'{path}: must be finite numbers by transform, {{"rotate": 1.08, …}}, got {value!r:.60}')
-    return {name: float(score) for name, score in scores.items()}
-
-
-def _is_score(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)

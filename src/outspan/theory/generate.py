@@ -1,4 +1,4 @@
-"""Data and label-invariant transforms to try the theory on."""
+"""Random data and label-invariant transforms."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from outspan.shapes import Float64
 def orthonormal(p: int, k: int, rng: np.random.Generator, *, beside: Sequence[np.ndarray] = ()) -> Float64[np.ndarray, "p k"]:
     """Return k random orthonormal columns, orthogonal to the vectors `beside`."""
     if not 0 <= k <= p - len(beside):
-        raise ValueError(f"k must lie in [0, {p - len(beside)}], the directions that are free, got {k}")
+        raise ValueError(f"k must lie in [0, {p - len(beside)}], the number of free directions, got {k}")
     columns = np.column_stack([*beside, rng.standard_normal((p, k))])
     return np.linalg.qr(columns)[0][:, len(beside) :]
 
@@ -23,12 +23,12 @@ def rotation(beta: Float64[np.ndarray, " p"], angle: float, rng: np.random.Gener
 
 
 def flip(p: int) -> Float64[np.ndarray, "p p"]:
-    """Return the matrix that reverses the entries of a vector: label-invariant for a beta that reads the same either way."""
+    """Return the matrix that reverses the entries of a vector: label-invariant for a symmetric beta."""
     return np.eye(p)[::-1].copy()
 
 
 def projection(beta: Float64[np.ndarray, " p"], k: int, rng: np.random.Generator) -> Float64[np.ndarray, "p p"]:
-    """Return the matrix that takes k random directions orthogonal to beta out of a vector: label-invariant everywhere."""
+    """Return the matrix that projects k random directions orthogonal to beta out of a vector: label-invariant everywhere."""
     Q = orthonormal(len(beta), k, rng, beside=[beta])
     return np.eye(len(beta)) - Q @ Q.T
 
@@ -36,18 +36,20 @@ def projection(beta: Float64[np.ndarray, " p"], k: int, rng: np.random.Generator
 def with_spectrum(
     singular: Float64[np.ndarray, " r"], n: int, p: int, rng: np.random.Generator, *, spikes: Sequence[np.ndarray] = ()
 ) -> Float64[np.ndarray, "n p"]:
-    """Return an [n, p] matrix of these singular values, the first along the orthonormal `spikes`, the rest at random."""
+    """Return a random [n, p] matrix with these singular values, the first of them along the orthonormal `spikes`."""
     r = len(singular)
     if not len(spikes) <= r <= min(n, p):
-        raise ValueError(f"{len(spikes)} spikes and [{n}, {p}] ask for {len(spikes)} to {min(n, p)} singular values, got {r}")
+        raise ValueError(
+            f"{len(spikes)} spikes and shape [{n}, {p}] need {len(spikes)} to {min(n, p)} singular values, got {r}"
+        )
     V = np.column_stack([*spikes, orthonormal(p, r - len(spikes), rng, beside=spikes)])
     return (orthonormal(n, r, rng) * singular) @ V.T
 
 
 def centred(n: int, p: int, norm: float, rng: np.random.Generator) -> Float64[np.ndarray, "n p"]:
-    """Return n rows of one norm that add up to 0: random directions, each with its opposite."""
+    """Return n rows of equal norm that add up to 0: random directions, each with its opposite."""
     if n < 2 or n % 2:
-        raise ValueError(f"n must be even, so that every row has its opposite, got {n}")
+        raise ValueError(f"n must be even, because every row has its opposite, got {n}")
     half = rng.standard_normal((n // 2, p))
     half *= norm / np.linalg.norm(half, axis=1, keepdims=True)
     return np.concatenate([half, -half])

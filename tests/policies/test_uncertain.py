@@ -32,7 +32,7 @@ from outspan import (
 from outspan.policies.proposals import blend
 from outspan.policies.published import DEFAULTS
 from outspan.policies.uncertain import choose
-from outspan.text.apply import Framed
+from outspan.text.apply import PadTokens
 
 NORMALIZE = Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
 FILL = [128, 102, 76]
@@ -327,8 +327,8 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
                 policy(other, labels, step=0)
         with pytest.raises(ValueError, match=r"images must be bytes, torch.uint8 .*, got torch.int64"):
             policy(images.long(), labels, step=0)
-    with pytest.raises(ValueError, match="normalize must be a Normalize or None for images, got Framed"):
-        Plain(uniform(), 2, normalize=Framed())(images, labels, step=0)
+    with pytest.raises(ValueError, match="normalize must be a Normalize or None for images, got PadTokens"):
+        Plain(uniform(), 2, normalize=PadTokens())(images, labels, step=0)
     with pytest.raises(ValueError, match="normalize must have a mean a channel, got 1 for images of 3"):
         Plain(uniform(), 2, normalize=Normalize((0.5,), (0.5,)))(images, labels, step=0)
     for found, what in (({}, "dict"), (torch.zeros(16, 2, 1), r"a tensor \[16, 2, 1\]")):

@@ -9,12 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outspan import Plan, apply, rng, uniform
-from outspan.text.apply import Framed
+from outspan.text import apply as apply_module
+from outspan.text.apply import PadTokens
 from outspan.text.apply import apply as apply_to_text
 from outspan.text.backtranslate import read_cache
 from outspan.text.documents import Documents
 from outspan.text.tokens import Passages, encode, wrap_tokenizer
-from outspan.transforms.table import TEXT_TRANSFORMS
+from outspan.transforms.table import TEXT_TRANSFORMS, Transform
 from reviews import SPECIAL, UNUSED, WORDS, make_reviews
 
 CPU = torch.device("cpu")
@@ -37,7 +38,7 @@ def reviews(count: int = 20) -> list[str]:
 
 
 def test_nothing_done_is_what_the_tokenizer_gives(tokenizer):
-    found = Framed()(whole(split_of(reviews(), tokenizer)))
+    found = PadTokens()(whole(split_of(reviews(), tokenizer)))
     for row, text in zip(found.tolist(), reviews(), strict=True):
         ids = tokenizer.backend.encode(text).ids
         assert row == ids + [0] * (len(row) - len(ids))
@@ -48,7 +49,7 @@ def test_nothing_done_is_what_the_tokenizer_gives(tokenizer):
 )
 def test_long_documents_are_cut_where_asked(truncate, kept, tokenizer):
     split = split_of(["the a film plot actor was is and with scene", "the a"], tokenizer, length=6, truncate=truncate)
-    found = Framed()(whole(split))
+    found = PadTokens()(whole(split))
     assert words_of(found[0]) == f"[CLS] {kept} [SEP]"
     assert words_of(found[1]) == "[CLS] the a [SEP] [PAD] [PAD]"
 
@@ -77,7 +78,7 @@ def test_specials_padding_and_length_are_left_alone(tokenizer, cache, seed, dept
 
 def test_a_level_of_zero_changes_nothing(tokenizer, cache):
     split = split_of(reviews(), tokenizer, cache=read_cache(cache))
-    expected = Framed()(whole(split))
+    expected = PadTokens()(whole(split))
     for name in TEXT_TRANSFORMS:
         plan = Plan.of([[name]] * 20, levels=[[0.0]] * 20, places=[[[0.1, 0.2, 0.3, 0.4]]] * 20)
         assert torch.equal(apply_to_text(whole(split), plan), expected)
@@ -106,7 +107,7 @@ def test_weights_are_udas_by_hand(tokenizer):
     np.testing.assert_allclose(split.corpus.weights[:4], np.array(low) / np.mean(low), rtol=1e-6)
     assert split.corpus.weights[-1] == 0  # a full stop
     assert not split.corpus.weights[7:10].any()  # un ##like ##ly: no piece of a word is replaced alone
-    law = split.corpus.law
+    law = split.corpus.replacements
     chance = np.diff([0.0, *law.cumulative])
     by_word = dict(zip([WORDS[i] for i in law.words], chance, strict=True))
     assert by_word["the"] == pytest.approx(1.0)  # all others have the highest score, so none of them comes in
@@ -122,7 +123,7 @@ def test_what_says_most_is_a_whole_word(tokenizer):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.sampled_from(WORDS[7:26]), min_size=1, max_size=5).map(" ".join), min_size=1, max_size=5))
 def test_the_law_of_what_comes_in_sums_to_one(tokenizer, texts):
-    assert split_of(texts, tokenizer).corpus.law.cumulative[-1] == pytest.approx(1.0)
+    assert split_of(texts, tokenizer).corpus.replacements.cumulative[-1] == pytest.approx(1.0)
 
 
 def test_batches_are_of_like_length_and_whole(tokenizer):
@@ -152,7 +153,7 @@ def test_every_epoch_has_batches_of_its_own(tokenizer):
 
 
 def test_special_tokens_in_a_document_are_text(tokenizer):
-    found = Framed()(whole(split_of(["the [SEP] film [PAD] [CLS]"], tokenizer)))[0].tolist()
+    found = PadTokens()(whole(split_of(["the [SEP] film [PAD] [CLS]"], tokenizer)))[0].tolist()
     assert (found.count(2), found.count(3)) == (1, 1)
     assert 0 not in found[: found.index(3)]
 
@@ -175,8 +176,25 @@ def test_what_is_missing_is_said(tokenizer):
         split_of(reviews(1), tokenizer, truncate="middle")
 
 
+def test_images_are_refused_by_the_preprocess_of_text(unchecked):
+    with pytest.raises(ValueError, match="PadTokens is for texts, got Tensor: use Normalize for images"):
+        PadTokens()(torch.zeros(1, 3, 2, 2, dtype=torch.uint8))
+
+
+def test_an_operation_is_its_function_and_a_line_of_the_table(tokenizer, monkeypatch):
+    def shout(tokens, context, strength, seeds):
+        return np.where(np.arange(tokens.shape[1]) < context.lengths[:, None], WORDS.index("film"), tokens)
+
+    table = {**TEXT_TRANSFORMS, "shout": Transform(shout, 0.0, 1.0, "", signed=False)}
+    monkeypatch.setattr(apply_module, "TEXT_TRANSFORMS", table)
+    rows = PadTokens().execute(
+        whole(split_of(["the a", "the plot"], tokenizer)), Plan.of([["shout"], ["shout"]], levels=[[1.0], [0.0]])
+    )
+    assert [words_of(row[:4]) for row in rows] == ["[CLS] film film [SEP]", "[CLS] the plot [SEP]"]
+
+
 def test_a_document_without_tokens_is_framed(tokenizer):
-    found = Framed()(whole(split_of(["\u200b", "the"], tokenizer)))
+    found = PadTokens()(whole(split_of(["\u200b", "the"], tokenizer)))
     assert words_of(found[0]).startswith("[CLS] [SEP]")
 
 

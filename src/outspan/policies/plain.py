@@ -13,7 +13,7 @@ from outspan.policies.partners import check_same_class, partners_by_class
 from outspan.policies.proposals import Proposal, Schedule
 from outspan.policies.targets import make_targets
 from outspan.shapes import Images, Num
-from outspan.text.apply import Framed
+from outspan.text.apply import PadTokens
 from outspan.text.apply import apply as apply_to_text
 from outspan.text.tokens import Passages
 from outspan.transforms.apply import apply
@@ -27,7 +27,7 @@ class Plain:
     propose: Proposal | Schedule
     classes: int
     defaults: str | Proposal = "none"
-    normalize: Normalize | Framed | None = None  # None scales bytes to [0, 1]
+    normalize: Normalize | PadTokens | None = None  # None scales bytes to [0, 1]
     seed: int = 0
     same_class: float = -1.0  # the share of mixing partners that are of an image's own class; -1 takes them as they come
 
@@ -52,12 +52,12 @@ class Plain:
         return partners_by_class(plan, labels, self.same_class, [rng.generator(seed, "partners", step) for seed in seeds])
 
 
-def execute(images: Images | Passages, plan: Plan, normalize: Normalize | Framed | None) -> Tensor:
+def execute(images: Images | Passages, plan: Plan, normalize: Normalize | PadTokens | None) -> Tensor:
     """Apply a plan and normalise; cutout is filled with the data's mean. Texts come out as tokens."""
     if isinstance(images, Passages):
         return apply_to_text(images, plan)
-    if isinstance(normalize, Framed):
-        raise ValueError("normalize must be a Normalize or None for images, got Framed, which is for texts")
+    if isinstance(normalize, PadTokens):
+        raise ValueError("normalize must be a Normalize or None for images, got PadTokens, which is for texts")
     channels = images.shape[1]
     last = normalize or Normalize((0.0,) * channels, (1.0,) * channels)
     if len(last.mean) != channels:

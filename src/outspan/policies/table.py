@@ -15,7 +15,7 @@ from outspan.policies.adversarial import Adversarial
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import Proposal, Schedule, Step, blend, over_range, sequence, uniform
 from outspan.policies.uncertain import Uncertain
-from outspan.text.apply import Framed
+from outspan.text.apply import PadTokens
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import ALL, PAPER_16, TEXT_TRANSFORMS, TRANSFORMS, find
 
@@ -40,7 +40,7 @@ class Context:
 
     recipe: Recipe
     model: nn.Module
-    preprocess: Normalize | Framed
+    preprocess: Normalize | PadTokens
     classes: int
     family: str  # whose published tables the data takes
     side: int  # of an image
@@ -161,7 +161,7 @@ def transforms_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize | Framed) -> Policy:
+def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize | PadTokens) -> Policy:
     """Return the policy of a recipe for a model on a data set."""
     check_recipe(recipe)
     check_for(recipe, data.train.noun)

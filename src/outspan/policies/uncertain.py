@@ -20,7 +20,7 @@ from outspan.policies.plain import execute
 from outspan.policies.proposals import Proposal, Schedule
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Images, Int64, Num
-from outspan.text.apply import Framed
+from outspan.text.apply import PadTokens
 from outspan.text.tokens import Passages
 from outspan.transforms.normalize import Normalize
 
@@ -43,7 +43,7 @@ class Uncertain:
     score: str = "loss"
     score_every: int = 1
     defaults: str | Proposal = "none"
-    normalize: Normalize | Framed | None = None
+    normalize: Normalize | PadTokens | None = None
     loss: Callable[..., Tensor] = soft_cross_entropy  # (logits, soft targets, reduction="none") -> one number a sample
     classes: int | None = None  # None asks the model
     seed: int = 0

@@ -1,6 +1,7 @@
-"""The executor for text: puts the documents of a batch together as a plan says, cut to length, between special tokens."""
+"""The executor for text: assembles the documents of a batch as a plan says, truncated, between special tokens, padded."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -9,73 +10,68 @@ from torch import Tensor
 from outspan.devices import to_device
 from outspan.plan import Plan
 from outspan.shapes import Int64
-from outspan.text import ops
-from outspan.text.tokens import Corpus, Encoded, Passages
+from outspan.text.ops import Context, seeds_of
+from outspan.text.tokens import Encoded, Passages
 from outspan.transforms.apply import check_plan
 from outspan.transforms.table import TEXT_TRANSFORMS
 
-_MULTIPLE = 8  # lengths are padded to
+_MULTIPLE = 8  # rows are padded to a multiple of this length
 
 
 def apply(passages: Passages, plan: Plan) -> Int64[Tensor, "M T"]:
-    """Execute a plan on documents: the rows `plan.out` come out as tokens, padded to the longest, on the batch's device.
+    """Execute a plan on documents. Return the rows `plan.out` as tokens, padded to the longest, on the batch's device.
 
-    Back-translation comes first, wherever it stands in a row: it needs sentences. Then a long document is cut, and what is left
-    is changed in the plan's order. Special tokens and padding are never touched.
+    Operations on sentences run first, whatever their place in a row. Then long documents are truncated, and operations on
+    tokens run in the plan's order. Special tokens and padding never change.
     """
     check_plan(plan, len(passages), TEXT_TRANSFORMS)
     split, corpus = passages.split, passages.split.corpus
     rows = plan.out.numpy()
     documents = passages.rows[plan.source.numpy()[rows]]
-    plan_ops, levels, places = plan.ops.numpy()[rows], plan.levels.numpy()[rows], plan.places.numpy()[rows]
-    back = plan.names.index("back_translation") if "back_translation" in plan.names else -2
-    where, lengths = _positions(split, documents, _translated(corpus, documents, plan_ops == back, levels, places))
-    tokens = corpus.tokens[where]
-    for step in range(plan_ops.shape[1]):
-        for name in ("switchout", "word_replacement"):
-            if name not in plan.names:
-                continue
-            at = np.flatnonzero((plan_ops[:, step] == plan.names.index(name)) & (levels[:, step] > 0))
-            strength = TEXT_TRANSFORMS[name].span * levels[at, step].astype(np.float64)
-            seeds = ops.seeds_of(places[at, step])
-            if not len(at):
-                continue
-            if name == "switchout":
-                tokens[at] = ops.switchout(tokens[at], lengths[at], strength, seeds, corpus.law)
-            else:
-                if corpus.weights is None:
-                    raise ValueError("word_replacement needs the weights of training documents, got documents for testing")
-                inside = np.arange(tokens.shape[1]) < lengths[at, None]
-                tokens[at] = ops.word_replacement(tokens[at], corpus.weights[where[at]] * inside, strength, seeds, corpus.law)
+    sentences = corpus.starts[documents + 1] - corpus.starts[documents]
+    translated = np.zeros((len(documents), int(sentences.max(initial=0))), dtype=bool)
+    context = Context(sentences, corpus.replacements, has_translations=corpus.has_translations)
+    translated = _run_stage("sentences", plan, translated, context)
+    positions, lengths = _positions(split, documents, translated)
+    context = Context(lengths, corpus.replacements, positions, corpus.weights, corpus.has_translations)
+    tokens = _run_stage("tokens", plan, corpus.tokens[positions], context)
     return to_device(torch.from_numpy(_framed(split, tokens, lengths)), passages.device)
 
 
+def _run_stage(stage: str, plan: Plan, state: np.ndarray, context: Context) -> np.ndarray:
+    """Apply the operations of a stage to the rows `plan.out`, step by step, in place. Level 0 changes nothing."""
+    rows = plan.out.numpy()
+    ops, levels, places = plan.ops.numpy()[rows], plan.levels.numpy()[rows], plan.places.numpy()[rows]
+    transforms = [TEXT_TRANSFORMS[name] for name in plan.names]
+    for step in range(ops.shape[1]):
+        for op, transform in enumerate(transforms):
+            at = np.flatnonzero((ops[:, step] == op) & (levels[:, step] > 0))
+            if len(at) and transform.stage == stage:
+                strength = transform.span * levels[at, step].astype(np.float64)
+                state[at] = transform.function(state[at], context.take(at), strength, seeds_of(places[at, step]))
+    return state
+
+
 @dataclass(frozen=True)
-class Framed:
-    """The last step for text: documents as they are, cut to length, between special tokens."""
+class PadTokens:
+    """The preprocess of text: documents become rows of tokens, truncated, between special tokens, padded to one length."""
+
+    mean: ClassVar[tuple[float, ...]] = ()  # tokens have no statistics
+    std: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, passages: Passages) -> Int64[Tensor, "B T"]:
-        """Put a batch together."""
-        return apply(passages, Plan.of([[]] * len(passages)))
+        """Return the tokens of a batch without augmentation."""
+        return self.execute(passages, Plan.of([[]] * len(passages)))
 
-
-def _translated(corpus: Corpus, documents: np.ndarray, at: np.ndarray, levels: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return which sentences of each row's document are taken in translation, bool [rows, sentences]."""
-    count = corpus.starts[documents + 1] - corpus.starts[documents]
-    taken = np.zeros((len(documents), int(count.max(initial=0))), dtype=bool)
-    if at.any() and not corpus.translated:
-        raise ValueError("back_translation needs a cache of translated sentences: see `outspan text backtranslate --help`")
-    for step in range(at.shape[1]):
-        rows = np.flatnonzero(at[:, step] & (levels[:, step] > 0))
-        if len(rows):
-            share = TEXT_TRANSFORMS["back_translation"].span * levels[rows, step].astype(np.float64)
-            found = ops.back_translation(count[rows], share, ops.seeds_of(places[rows, step]))
-            taken[rows, : found.shape[1]] |= found
-    return taken
+    def execute(self, passages: Passages, plan: Plan) -> Int64[Tensor, "M T"]:
+        """Return the tokens of a batch augmented by a plan."""
+        if not isinstance(passages, Passages):
+            raise ValueError(f"PadTokens is for texts, got {type(passages).__name__}: use Normalize for images")
+        return apply(passages, plan)
 
 
 def _positions(split: Encoded, documents: np.ndarray, translated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each row's tokens stand in the corpus, [rows, longest], cut to length, and how many they are."""
+    """Return the positions of each row's tokens in the corpus, [rows, longest], truncated, and their number per row."""
     corpus, special = split.corpus, len(split.corpus.tokenizer.before) + len(split.corpus.tokenizer.after)
     room = split.length - special
     first = corpus.starts[documents]
@@ -87,7 +83,7 @@ def _positions(split: Encoded, documents: np.ndarray, translated: np.ndarray) ->
     begin, end = np.where(other, spans[:, 2], spans[:, 0]), np.where(other, spans[:, 3], spans[:, 1])
     size = end - begin
     whole = np.bincount(row, size, minlength=len(documents)).astype(np.int64)
-    # One long line of all rows' tokens: a token's place in the corpus is its sentence's beginning and its number in it.
+    # The tokens of all rows in one line: the position of a token is the start of its sentence plus its index in it.
     ends = np.cumsum(size)
     line = np.arange(int(size.sum())) + np.repeat(begin - (ends - size), size)
     kept = np.minimum(whole, room)

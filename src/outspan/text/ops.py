@@ -1,4 +1,8 @@
-"""What is done to tokens: pure functions of a batch of rows, each with its own strength and seed."""
+"""Text operations: pure functions `op(state, context, strength, seeds)` of a batch of rows, each with a strength and a seed.
+
+Operations on sentences run first, before long documents are truncated. Their state tells which sentences are replaced by their
+back-translation, bool [rows, sentences]. Operations on tokens run next. Their state are the tokens, int32 [rows, width].
+"""
 
 from dataclasses import dataclass
 
@@ -9,22 +13,47 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
-    """Which tokens may come in: all alike for switchout, and by a law of their own for word replacement."""
+class Replacements:
+    """The tokens that operations insert: any of the vocabulary with equal probability, or words of the corpus by frequency."""
 
-    vocabulary: np.ndarray  # int32 [V]: every token but special and unused ones
+    vocabulary: np.ndarray  # int32 [V]: all tokens except special and unused ones
     words: np.ndarray  # int32 [W]: tokens that are whole words of the corpus
-    cumulative: np.ndarray  # float64 [W]: the chance of a word and of those before it
+    cumulative: np.ndarray  # float64 [W]: cumulative probability of the words
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What operations know about the rows besides their state."""
+
+    lengths: np.ndarray  # int64 [rows]: number of sentences or tokens in each row; what follows is padding
+    replacements: Replacements
+    positions: np.ndarray | None = None  # int64 [rows, width]: where the tokens are in the corpus
+    corpus_weights: np.ndarray | None = None  # float32 [P]: weight of each token of the corpus; None for test documents
+    has_translations: bool = False  # whether a cache of back-translated sentences was read
+
+    def take(self, rows: np.ndarray) -> "Context":
+        """Return the context of a subset of the rows."""
+        positions = None if self.positions is None else self.positions[rows]
+        return Context(self.lengths[rows], self.replacements, positions, self.corpus_weights, self.has_translations)
+
+    def weights(self) -> np.ndarray:
+        """Return how uninformative each token is in its document, float32 [rows, width]; 0 for padding.
+
+        A weight is (C - TF-IDF) / Z: 0 for the most informative word of a document, and 1 on average.
+        """
+        if self.corpus_weights is None or self.positions is None:
+            raise ValueError("word_replacement needs the weights of training documents, got documents for testing")
+        return self.corpus_weights[self.positions] * (np.arange(self.positions.shape[1]) < self.lengths[:, None])
 
 
 def seeds_of(places: np.ndarray) -> np.ndarray:
-    """Return a seed a row, uint64 [rows], from a plan's places, float32 [rows, 4]."""
+    """Return a seed per row, uint64 [rows], from a plan's places, float32 [rows, 4]."""
     bits = (places * np.float32(2**24)).astype(np.uint64)
     return bits[:, 0] << np.uint64(40) ^ bits[:, 1] << np.uint64(27) ^ bits[:, 2] << np.uint64(13) ^ bits[:, 3]
 
 
 def noise(seeds: np.ndarray, first: int, count: int) -> np.ndarray:
-    """Return 64 random bits for each of `count` positions of a row from `first` on: a function of its seed alone."""
+    """Return 64 random bits for each of `count` positions of a row from `first` on. They depend on the row's seed only."""
     bits = np.arange(first + 1, first + count + 1, dtype=np.uint64)[None] * _STEP + _mixed(seeds)[:, None]
     return _mixed(bits)
 
@@ -38,54 +67,53 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
     return bits
 
 
-def switchout(tokens: np.ndarray, lengths: np.ndarray, temperature: np.ndarray, seeds: np.ndarray, law: Law) -> np.ndarray:
-    """Replace some tokens of each row by any of the vocabulary (arXiv:1808.07512); temperature 0 is the identity.
+def switchout(tokens: np.ndarray, context: Context, temperature: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Replace tokens of each row by random tokens of the vocabulary (arXiv:1808.07512). Temperature 0 is the identity.
 
-    Of a row of n tokens m are replaced, where m = 0 … n has the probability exp(-m / (temperature·n)), normalised.
+    In a row of n tokens m are replaced. m = 0 … n has the probability exp(-m / (temperature·n)), normalized.
     """
     rows, width = tokens.shape
     if not tokens.size:
         return tokens.copy()
-    many = how_many(lengths, temperature, _share(noise(seeds, 0, 1)[:, 0] >> np.uint64(32)))
+    lengths, vocabulary = context.lengths, context.replacements.vocabulary
+    counts = replaced_counts(lengths, temperature, _unit_interval(noise(seeds, 0, 1)[:, 0] >> np.uint64(32)))
     bits = noise(seeds, 1, width)
     positions = np.arange(width, dtype=np.uint64)
-    order = bits & ~_LOW | positions  # the last bits are the position, so that no two are alike
+    order = bits & ~_LOW | positions  # the low bits are the position, so that no two are equal
     order[positions >= lengths[:, None].astype(np.uint64)] = np.iinfo(np.uint64).max
-    last = np.sort(order, axis=1)[np.arange(rows), np.maximum(many - 1, 0)]
-    drawn = law.vocabulary[((bits & _LOW) * np.uint64(len(law.vocabulary))) >> np.uint64(32)]
-    return np.where((order <= last[:, None]) & (many > 0)[:, None], drawn, tokens)
+    threshold = np.sort(order, axis=1)[np.arange(rows), np.maximum(counts - 1, 0)]
+    drawn = vocabulary[((bits & _LOW) * np.uint64(len(vocabulary))) >> np.uint64(32)]
+    return np.where((order <= threshold[:, None]) & (counts > 0)[:, None], drawn, tokens)
 
 
-def how_many(lengths: np.ndarray, temperature: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Return the number whose probability is exp(-m / (temperature·n)), m = 0 … n, normalised, at a share of that law."""
+def replaced_counts(lengths: np.ndarray, temperature: np.ndarray, quantile: np.ndarray) -> np.ndarray:
+    """Return how many tokens switchout replaces: the quantile of P(m) = exp(-m / (temperature·n)), m = 0 … n, normalized."""
     scale = np.maximum(temperature * lengths, 1e-12)
-    found = np.floor(-scale * np.log1p(-share * -np.expm1(-(lengths + 1) / scale)))
-    return np.where(temperature > 0, np.minimum(found, lengths), 0).astype(np.int64)
+    counts = np.floor(-scale * np.log1p(-quantile * -np.expm1(-(lengths + 1) / scale)))
+    return np.where(temperature > 0, np.minimum(counts, lengths), 0).astype(np.int64)
 
 
-def word_replacement(
-    tokens: np.ndarray, weights: np.ndarray, probability: np.ndarray, seeds: np.ndarray, law: Law
-) -> np.ndarray:
-    """Replace whole words that say little, each with `probability` times its weight (UDA, arXiv:1904.12848); 0 is the identity.
-
-    A weight is (C - TF-IDF) / Z: 0 for the word that says most in its document, 1 on average; 0 where nothing may come in.
-    """
-    bits = noise(seeds, 0, tokens.shape[1])
-    rows, columns = np.nonzero(_share(bits >> np.uint64(32)) < probability[:, None].astype(np.float32) * weights)
+def word_replacement(tokens: np.ndarray, context: Context, probability: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Replace uninformative words, each with `probability` times its weight (UDA, arXiv:1904.12848). 0 is the identity."""
+    bits, replacements = noise(seeds, 0, tokens.shape[1]), context.replacements
+    draws = _unit_interval(bits >> np.uint64(32))
+    rows, columns = np.nonzero(draws < probability[:, None].astype(np.float32) * context.weights())
     out = tokens.copy()
-    if len(law.words):
-        at = np.searchsorted(law.cumulative, _share(bits[rows, columns] & _LOW), side="right")
-        out[rows, columns] = law.words[np.minimum(at, len(law.words) - 1)]
+    if len(replacements.words):
+        at = np.searchsorted(replacements.cumulative, _unit_interval(bits[rows, columns] & _LOW), side="right")
+        out[rows, columns] = replacements.words[np.minimum(at, len(replacements.words) - 1)]
     return out
 
 
-def back_translation(sentences: np.ndarray, share: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Choose sentences to take back-translated, each with the row's share: bool, of row i the first `sentences[i]`."""
-    width = int(sentences.max(initial=0))
-    drawn = _share(noise(seeds, 0, width) >> np.uint64(32)) < share[:, None]
-    return drawn & (np.arange(width) < sentences[:, None])
+def back_translation(translated: np.ndarray, context: Context, probability: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Choose sentences that are replaced by their back-translation, each with `probability`. 0 is the identity."""
+    if not context.has_translations:
+        raise ValueError("back_translation needs a cache of translated sentences: see `outspan text backtranslate --help`")
+    width = translated.shape[1]
+    drawn = _unit_interval(noise(seeds, 0, width) >> np.uint64(32)) < probability[:, None]
+    return translated | (drawn & (np.arange(width) < context.lengths[:, None]))
 
 
-def _share(bits: np.ndarray) -> np.ndarray:
+def _unit_interval(bits: np.ndarray) -> np.ndarray:
     """Return 32 bits as a number in [0, 1)."""
     return bits.astype(np.float64) * 2.0**-32

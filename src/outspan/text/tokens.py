@@ -14,7 +14,7 @@ from torch import Tensor
 
 from outspan.shapes import Int64
 from outspan.text.documents import Documents, sentences
-from outspan.text.ops import Law
+from outspan.text.ops import Replacements
 
 TRUNCATIONS = ("head", "tail", "head+tail")
 _UNUSED = re.compile(r"\[unused\d+\]|<unused\d+>|<0x[0-9A-F]{2}>")
@@ -81,8 +81,8 @@ class Corpus:
     weights: np.ndarray | None  # float32 [P], how little each says in its document; None for what is only tested on
     spans: np.ndarray  # int64 [S, 4]: a sentence's first token and its end, and those of its back-translation
     starts: np.ndarray  # int64 [N + 1]: a document's first sentence, and the end of the last
-    law: Law
-    translated: bool  # whether there are back-translations
+    replacements: Replacements
+    has_translations: bool  # whether a cache of back-translated sentences was read
 
     @property
     def lengths(self) -> np.ndarray:
@@ -187,64 +187,64 @@ def encode(
     cache: Mapping[str, str | None] | None = None,
     train: bool = True,
 ) -> Encoded:
-    """Cut documents into tokens; for `train` with what word replacement needs, and back-translations where a cache is given."""
+    """Tokenize documents. For `train` also compute the weights of words, and add back-translations from a cache."""
     parts = [sentences(text) for text in documents.texts]
-    flat = [" " * (i > 0) + one for part in parts for i, one in enumerate(part)]  # some tokenizers see the space
+    flat = [" " * (i > 0) + sentence for part in parts for i, sentence in enumerate(part)]  # some tokenizers see the space
     starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
     tokens, ends, whole = tokenizer(flat)
     spans = np.stack([ends[:-1], ends[1:], ends[:-1], ends[1:]], axis=1)
-    document = np.repeat(np.repeat(np.arange(len(parts)), np.diff(starts)), np.diff(ends))  # of each token
+    document_of = np.repeat(np.arange(len(parts)), np.diff(starts))  # of each sentence
+    document = np.repeat(document_of, np.diff(ends))  # of each token
+    count = len(tokens)
     if cache is not None and train:
         _check_cache(flat, cache)
-        backs = [(i, back) for i, one in enumerate(flat) if (back := cache.get(one.strip())) and back != one.strip()]
-        others, other_ends, other_whole = tokenizer([" " * flat[i].startswith(" ") + back for i, back in backs])
-        at = np.array([i for i, _ in backs], dtype=np.int64)
-        spans[at, 2], spans[at, 3] = other_ends[:-1] + len(tokens), other_ends[1:] + len(tokens)
-        owner = np.repeat(np.repeat(np.arange(len(parts)), np.diff(starts))[at], np.diff(other_ends))
+        pairs = [(i, back) for i, one in enumerate(flat) if (back := cache.get(one.strip())) and back != one.strip()]
+        others, other_ends, other_whole = tokenizer([" " * flat[i].startswith(" ") + back for i, back in pairs])
+        at = np.array([i for i, _ in pairs], dtype=np.int64)
+        spans[at, 2], spans[at, 3] = other_ends[:-1] + count, other_ends[1:] + count
         tokens, whole = np.concatenate([tokens, others]), np.concatenate([whole, other_whole])
-        document = np.concatenate([document, owner + len(parts)])  # a document of its own, as far as counting goes
-    own = spans[-1, 1] if len(spans) else 0
-    law, weights = _law(tokenizer, tokens, whole, document, int(own), len(parts)) if train else (_no_law(tokenizer), None)
-    corpus = Corpus(tokenizer, tokens, weights, spans, starts, law, cache is not None)
+        # The translations of a document count as another document.
+        document = np.concatenate([document, np.repeat(document_of[at], np.diff(other_ends)) + len(parts)])
+    replacements, weights = Replacements(tokenizer.vocabulary, np.empty(0, np.int32), np.empty(0)), None
+    if train:
+        replacements, weights = _weigh_words(tokenizer, tokens, whole, document, count, len(parts))
+    corpus = Corpus(tokenizer, tokens, weights, spans, starts, replacements, cache is not None)
     return Encoded(corpus, np.arange(len(documents)), documents.labels, length, truncate)
 
 
 def _check_cache(texts: Sequence[str], cache: Mapping[str, str | None]) -> None:
-    """Refuse a cache of other documents; say where it holds only a part of these."""
-    held = sum(text.strip() in cache for text in texts)
-    if not held:
+    """Refuse a cache of other documents. Warn if it holds a part of these only."""
+    known = sum(text.strip() in cache for text in texts)
+    if not known:
         raise ValueError("the cache of back-translations has no sentence of these documents: it is another corpus's")
-    if held < len(texts):
-        part = f"{held:,} of {len(texts):,} sentences"
+    if known < len(texts):
+        part = f"{known:,} of {len(texts):,} sentences"
         warnings.warn(f"the cache of back-translations has {part}; the others stay as they are", stacklevel=4)
 
 
-def _no_law(tokenizer: Tokenizer) -> Law:
-    return Law(tokenizer.vocabulary, np.empty(0, np.int32), np.empty(0))
+def _weigh_words(
+    tokenizer: Tokenizer, tokens: np.ndarray, whole: np.ndarray, document: np.ndarray, originals: int, count: int
+) -> tuple[Replacements, np.ndarray]:
+    """Return what UDA needs: the words that replace others, and for each token how uninformative it is in its document.
 
-
-def _law(
-    tokenizer: Tokenizer, tokens: np.ndarray, whole: np.ndarray, document: np.ndarray, own: int, count: int
-) -> tuple[Law, np.ndarray]:
-    """Return UDA's two laws: which words may come in, and for every token how little it says in its document.
-
-    A word w comes in with a chance proportional to max S - S(w), S = frequency · IDF, both of the documents as they are.
+    A word w is drawn with a probability proportional to max S - S(w). S = frequency · IDF is computed on the `count` documents
+    without their back-translations, which are the first `originals` tokens.
     """
     size = len(tokenizer.wordlike)
-    kinds, where, many = np.unique(document * size + tokens, return_inverse=True, return_counts=True)
-    present = np.bincount(kinds[kinds < count * size] % size, minlength=size)  # in how many documents
+    pairs, where, frequencies = np.unique(document * size + tokens, return_inverse=True, return_counts=True)
+    present = np.bincount(pairs[pairs < count * size] % size, minlength=size)  # number of documents with a token
     idf = np.log(count / np.maximum(present, 1))
     total = np.bincount(document, minlength=2 * count)
-    value = many[where] / total[document] * idf[tokens]
+    tf_idf = frequencies[where] / total[document] * idf[tokens]
     highest = np.zeros(2 * count)
-    np.maximum.at(highest, document[whole], value[whole])
-    low = np.where(whole, highest[document] - value, 0)
+    np.maximum.at(highest, document[whole], tf_idf[whole])
+    low = np.where(whole, highest[document] - tf_idf, 0)
     mean = np.bincount(document, low, minlength=2 * count) / np.maximum(np.bincount(document, whole, minlength=2 * count), 1)
-    flat = mean[document] <= 1e-12  # every word says the same
+    flat = mean[document] <= 1e-12  # all words of the document are equally informative
     weights = np.where(flat, whole, low / np.where(flat, 1, mean[document])).astype(np.float32)
-    frequency = np.bincount(tokens[:own][whole[:own]], minlength=size)
+    frequency = np.bincount(tokens[:originals][whole[:originals]], minlength=size)
     words = np.flatnonzero(frequency)
     score = frequency[words] * idf[words]
     chance = score.max(initial=0) - score
     chance = chance if chance.sum() > 0 else np.ones(len(words))
-    return Law(tokenizer.vocabulary, words.astype(np.int32), np.cumsum(chance) / chance.sum()), weights
+    return Replacements(tokenizer.vocabulary, words.astype(np.int32), np.cumsum(chance) / chance.sum()), weights

@@ -17,24 +17,24 @@ from outspan.config import Recipe, stored_recipe
 from outspan.data.readers import is_undivided, list_tested
 from outspan.data.sets import SETS, AnySplit, Data, as_read, hold_out, load_for
 from outspan.data.splits import Files
-from outspan.text.apply import Framed
+from outspan.text.apply import PadTokens
 from outspan.text.documents import Documents, is_table, read_table
 from outspan.training import checkpoint
 from outspan.training.state import new_state
 from outspan.transforms.normalize import Normalize
 
 
-def last_step(mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) -> Normalize | Framed:
+def last_step(mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) -> Normalize | PadTokens:
     """Return the last step before the model: images are normalised, texts, which have no mean, framed."""
     if not mean:
-        return Framed()
+        return PadTokens()
     return Normalize(tuple(mean), tuple(std), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
 
 
 def predict(
     model: nn.Module,
     split: AnySplit,
-    last: Normalize | Framed,
+    last: Normalize | PadTokens,
     device: torch.device | str,
     on_batch: Callable[[int], object] = lambda done: None,
 ) -> Tensor:
@@ -51,7 +51,7 @@ def predict(
         return torch.cat(found)[order.argsort()]
 
 
-def accuracy(model: nn.Module, split: AnySplit, last: Normalize | Framed, device: torch.device | str) -> float:
+def accuracy(model: nn.Module, split: AnySplit, last: Normalize | PadTokens, device: torch.device | str) -> float:
     """Return the share of a split that is classified as labelled."""
     return float((predict(model, split, last, device).argmax(1) == split.labels).double().mean())
 
@@ -64,7 +64,7 @@ class Trained:
     model: nn.Module
     shape: tuple[int, ...]  # of an image [C, H, W], or of a text [T]
     classes: tuple[str, ...]
-    last: Normalize | Framed
+    last: Normalize | PadTokens
     test_digest: str | None = None  # what tells the images or texts that it is tested on from others
     epochs: int = 0  # that it has ended
     train_digest: str | None = None  # the same of those that it is trained on

@@ -25,6 +25,8 @@ class Transform:
     signed: bool = True  # whether a level may be negative
     placed: bool = False  # needs `place`
     fills: bool = False  # needs `fill`
+    stage: str = "tokens"  # of text only: whether it works on "sentences", before documents are truncated, or on "tokens"
+    needs_cache: bool = False  # of text only: needs the file of back-translated sentences, the recipe key `cache`
     share: Callable[..., Tensor] | None = None  # mixing transforms: the partner's share of the label
 
     @property
@@ -78,12 +80,14 @@ TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
     }
 )
 
-# Of documents; their level 0 changes nothing, too, and their place is the seed of what is drawn for each token.
+# For text. Level 0 is the identity. The place of a row is the seed of its draws.
 TEXT_TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
     {
         "switchout": Transform(ops.switchout, 0.0, 0.2, "temperature / length", signed=False, placed=True),
         "word_replacement": Transform(ops.word_replacement, 0.0, 0.3, "share of words", signed=False, placed=True),
-        "back_translation": Transform(ops.back_translation, 0.0, 1.0, "share of sentences", signed=False, placed=True),
+        "back_translation": Transform(
+            ops.back_translation, 0.0, 1.0, "share of sentences", signed=False, placed=True, stage="sentences", needs_cache=True
+        ),
     }
 )
 

@@ -30,15 +30,16 @@ from outspan import rng
 from outspan.config import Recipe
 from outspan.data.sets import hold_out, load
 from outspan.devices import to_device
+from outspan.models.evaluating import evaluating
 from outspan.policies.batch import Batch
 from outspan.policies.drawing import draw
 from outspan.policies.losses import soft_cross_entropy
-from outspan.policies.plain import Plain, execute
+from outspan.policies.plain import Plain
 from outspan.policies.proposals import Proposal, Step, any_of, over_range, sequence
 from outspan.policies.published import randaugment, trivialaugment
 from outspan.policies.table import transforms_of
 from outspan.policies.targets import make_targets
-from outspan.policies.uncertain import Uncertain, choose, evaluating
+from outspan.policies.uncertain import Uncertain, choose
 from outspan.training.graphs import Learner, Replayed
 from outspan.training.loop import algorithms
 from outspan.training.state import State, initial, lr_at, make_optimizer, take_step
@@ -200,12 +201,12 @@ class Ranked:
     keep: int  # rows
     pooled: bool
     power: float
-    normalize: Normalize
+    preprocess: Normalize
     seed: int
 
     def __call__(self, images: Tensor, labels: Tensor, *, step: int) -> Batch:
         plan = draw(self.propose, DEFAULTS, len(images), seed=self.seed, step=step, candidates=self.candidates)
-        pixels = execute(images, plan, self.normalize)
+        pixels = self.preprocess.execute(images, plan)
         targets = make_targets(images, labels, plan, CLASSES)
         score = self._losses(self.model, pixels, targets)
         if self.reference is not None:
@@ -270,7 +271,7 @@ class Bench:
             train, self.validation = train.take(torch.arange(options.images)), hold_out(rest, options.validation, 0)[1]
         else:
             train, self.validation = hold_out(train, options.validation, 0)
-        self.normalize = last_step(*train.statistics(), on_gpu=self.device.type == "cuda")
+        self.preprocess = last_step(*train.statistics(), on_gpu=self.device.type == "cuda")
         self.shape, self.train_split = train.shape, train.to(self.device)
         self.recipe = Recipe(data="cifar10", model=options.model, batch=options.batch, lr=options.lr)
         self.compiled = self.device.type == "cuda" and not options.no_compile
@@ -292,7 +293,7 @@ class Bench:
     def policies(self, variant: Variant, seed: int) -> dict[str, tuple[Policy, int]]:
         """Return the policy of each phase, "choose", "plain" and "finish", and how many images it takes a step."""
         propose, batch = proposal_of(variant), self.recipe.batch
-        common: dict[str, Any] = {"defaults": DEFAULTS, "normalize": self.normalize, "classes": CLASSES}
+        common: dict[str, Any] = {"defaults": DEFAULTS, "preprocess": self.preprocess, "classes": CLASSES}
         plain = Plain(propose, seed=seed, **common)
         phases: dict[str, tuple[Policy, int]] = {
             "plain": (plain, batch),
@@ -307,7 +308,7 @@ class Bench:
             reference = scorer.score_averaged if variant.reference else None
             images = batch * max(variant.pool, 1) // (variant.candidates if variant.pool else 1)
             power = float("inf") if variant.select == "max" else 1.0
-            of_rows = (variant.candidates, batch, variant.pool > 0, power, self.normalize, seed)
+            of_rows = (variant.candidates, batch, variant.pool > 0, power, self.preprocess, seed)
             phases["choose"] = Ranked(scorer.score, reference, propose, *of_rows), images
         elif variant.candidates > 1:
             how = {"candidates": variant.candidates, "select": variant.select, "score_every": variant.score_every}
@@ -321,7 +322,7 @@ class Bench:
         main, proxy, split = self.net("main", self.recipe.model), self.proxy_of(variant), self.train_split
         state, proxy_state = main.reset(seed), proxy.reset(seed) if proxy else None
         phases = self.policies(variant, seed)
-        last_epoch, layout = self.steps_in(1), self.normalize.layout
+        last_epoch, layout = self.steps_in(1), self.preprocess.layout
         means: list[Tensor] = []
         window, waiting, diverged = min(WINDOW, max(1, steps // 4)), None, False
         wait(self.device)
@@ -405,7 +406,7 @@ class Bench:
             target.copy_(source)
         for split_name, split in (("validation", self.validation), ("test", self.test)):
             for weights, model in (("raw", main.model), ("ema", main.averaged)):
-                value = None if split is None else 100 * accuracy(model, split, self.normalize, self.device)
+                value = None if split is None else 100 * accuracy(model, split, self.preprocess, self.device)
                 accuracies[f"{split_name}_{weights}"] = None if value is None else round(value, 3)
         return accuracies
 

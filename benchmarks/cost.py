@@ -23,7 +23,7 @@ from outspan import rng
 from outspan.config import Recipe, with_values
 from outspan.data.sets import Data
 from outspan.data.splits import InMemory
-from outspan.policies.adversarial import Learns
+from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import build_policy
 from outspan.training.graphs import Learner, Replayed
 from outspan.training.loop import algorithms
@@ -123,7 +123,7 @@ def contestant(
         order = torch.from_numpy(rng.generator(0, "order", epoch).permutation(len(split)))
         for images, labels in split.batches(order.split(batch), device):
             losses = take_step(state, learn, recipe, policy(images, labels, step=state.step), 0.01)
-            if isinstance(policy, Learns):
+            if isinstance(policy, LearningPolicy):
                 policy.learn(losses, step=state.step)
             state.step += 1
 

@@ -12,11 +12,11 @@ import torch
 from outspan.config import Recipe
 from outspan.data.sets import Data
 from outspan.data.splits import InMemory
-from outspan.policies.adversarial import Learns
+from outspan.models.evaluating import evaluating
 from outspan.policies.drawing import draw
-from outspan.policies.plain import execute
+from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import build_policy
-from outspan.policies.uncertain import Uncertain, evaluating
+from outspan.policies.uncertain import Uncertain
 from outspan.training import Stopped, checkpoint
 from outspan.training.graphs import Learner, Replayed
 from outspan.training.loop import algorithms, train
@@ -78,7 +78,7 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
 def augment(policy: Uncertain, images: torch.Tensor, step: int) -> torch.Tensor:
     """Return every candidate of a batch: drawing, transforming and normalising, as the policy does it."""
     plan = draw(policy.propose, policy.defaults, len(images), seed=0, step=step, candidates=policy.candidates)
-    return execute(images, plan, policy.normalize)
+    return policy.preprocess.execute(images, plan)
 
 
 def score(model: torch.nn.Module, pixels: torch.Tensor) -> torch.Tensor:
@@ -101,7 +101,7 @@ def check_that_steps_do_not_wait() -> str:
 
         def take(step: int, s=state, f=learn, r=recipe, p=policy) -> None:
             losses = take_step(s, f, r, p(images, labels, step=step), 0.01)
-            if isinstance(p, Learns):
+            if isinstance(p, LearningPolicy):
                 p.learn(losses, step=step)
 
         for step in range(3):

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from outspan.transforms.apply import apply as apply
     from outspan.transforms.labels import mix_labels as mix_labels
     from outspan.transforms.normalize import Normalize as Normalize
-    from outspan.transforms.normalize import normalize as normalize
     from outspan.transforms.table import PAPER_16 as PAPER_16
     from outspan.transforms.table import TRANSFORMS as TRANSFORMS
     from outspan.transforms.table import Transform as Transform
@@ -54,7 +53,6 @@ _HOMES = {
     "apply": "outspan.transforms.apply",
     "mix_labels": "outspan.transforms.labels",
     "Normalize": "outspan.transforms.normalize",
-    "normalize": "outspan.transforms.normalize",
     "PAPER_16": "outspan.transforms.table",
     "TRANSFORMS": "outspan.transforms.table",
     "Transform": "outspan.transforms.table",
@@ -81,7 +79,6 @@ __all__ = [
     "cutmix",
     "mix_labels",
     "mixup",
-    "normalize",
     "randaugment",
     "rng",
     "sequence",

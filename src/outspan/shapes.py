@@ -4,8 +4,9 @@ The shapes are checked at run time only under the test suite's import hook. With
 a development dependency, each name is the plain tensor type.
 """
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -26,3 +27,24 @@ PerSample: TypeAlias = Float64[Tensor, " B"]  # magnitudes, in a transform's uni
 Places: TypeAlias = Float64[Tensor, "B 4"]  # on the host
 Fill: TypeAlias = UInt8[Tensor, " C"]
 Normalized: TypeAlias = Num[Tensor, "B C H W"]
+
+
+@runtime_checkable
+class Inputs(Protocol):
+    """A batch of samples as a split returns it: images [B, C, H, W], or documents, whose last two sizes are 1."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def __len__(self) -> int: ...
+
+
+def describe(value: object) -> str:
+    """Return what a value is, for messages about wrong arguments: a tensor's dtype and shape, or else its type."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {list(value.shape)}"
+    name = type(value).__name__
+    return f"a {name} of {type(value[0]).__name__}" if isinstance(value, list | tuple) and value else f"a value of type {name}"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from conftest import make_images, run_on
-from outspan import Normalize, Plain, Plan, Uncertain, apply, mix_labels, normalize, uniform
+from outspan import Normalize, Plain, Plan, Uncertain, apply, mix_labels, uniform
 from outspan.kernels import cpu
 
 
@@ -89,7 +89,7 @@ def test_images_that_are_not_bytes_are_refused(dtype, backend, unchecked):
     with pytest.raises(ValueError, match=message):
         Normalize((0.5,) * 3, (0.5,) * 3)(images)
     with pytest.raises(ValueError, match=message):
-        normalize(images, (0.5,) * 3, (0.5,) * 3)
+        Normalize((0.5,) * 3, (0.5,) * 3)(images)
     with pytest.raises(ValueError, match=message):
         run_on(backend, images, Plan.of([["invert"]]))
 

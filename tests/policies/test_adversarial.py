@@ -8,7 +8,7 @@ import torch
 
 import outspan
 from outspan import Adversarial, rng, soft_cross_entropy
-from outspan.policies.adversarial import OPERATIONS, Controller, Learns, reinforce, standardise
+from outspan.policies.adversarial import OPERATIONS, Controller, LearningPolicy, reinforce, standardise
 
 
 def small(operations: int = 3, magnitudes: int = 2) -> tuple[Controller, torch.Tensor]:
@@ -24,14 +24,14 @@ def small(operations: int = 3, magnitudes: int = 2) -> tuple[Controller, torch.T
 
 def test_probabilities_of_all_policies_add_up_to_one():
     controller, every = small()
-    assert controller.judge(every)[0].double().exp().sum().item() == pytest.approx(1, abs=1e-5)
+    assert controller.log_probabilities(every)[0].double().exp().sum().item() == pytest.approx(1, abs=1e-5)
 
 
 def test_draws_follow_the_probabilities():
     controller, every = small()
     noise = torch.from_numpy(rng.generator(0).gumbel(size=(40_000, 4, 3)).astype("float32"))
     counts = Counter(map(tuple, controller.decide(noise).tolist()))
-    for policy, share in zip(every.tolist(), controller.judge(every)[0].exp().tolist(), strict=True):
+    for policy, share in zip(every.tolist(), controller.log_probabilities(every)[0].exp().tolist(), strict=True):
         assert counts[tuple(policy)] / 40_000 == pytest.approx(share, abs=5 * (share * (1 - share) / 40_000) ** 0.5 + 1e-4)
 
 
@@ -39,13 +39,13 @@ def test_the_gradient_is_that_of_the_expected_reward():
     """Over all policies, each weighted by its probability: REINFORCE is minus the derivative of the sum of p(a) R(a)."""
     controller, every = small()
     rewards = torch.from_numpy(rng.generator(1).normal(size=len(every)).astype("float32"))
-    share = controller.judge(every)[0].exp().detach()
+    share = controller.log_probabilities(every)[0].exp().detach()
     parameters = list(controller.parameters())
-    logs, entropies = controller.judge(every)
+    logs, entropies = controller.log_probabilities(every)
     # The mean over policies drawn is, in expectation, the sum over all of them by probability.
     surrogate = reinforce(logs, entropies, len(every) * share * rewards, 0.0)
     ours = torch.autograd.grad(surrogate, parameters)
-    exact = torch.autograd.grad((controller.judge(every)[0].exp() * rewards).sum(), parameters)
+    exact = torch.autograd.grad((controller.log_probabilities(every)[0].exp() * rewards).sum(), parameters)
     for one, other in zip(ours, exact, strict=True):
         assert torch.allclose(one, -other, atol=1e-5)
     # And by finite differences along a random direction.
@@ -55,7 +55,7 @@ def test_the_gradient_is_that_of_the_expected_reward():
         with torch.no_grad():
             for parameter, part in zip(parameters, direction, strict=True):
                 parameter += by * part
-            found = (controller.judge(every)[0].double().exp() * rewards).sum().item()
+            found = (controller.log_probabilities(every)[0].double().exp() * rewards).sum().item()
             for parameter, part in zip(parameters, direction, strict=True):
                 parameter -= by * part
         return found
@@ -66,7 +66,7 @@ def test_the_gradient_is_that_of_the_expected_reward():
 
 def test_the_entropy_is_that_of_the_choices_and_is_rewarded():
     controller, every = small()
-    logs, entropies = controller.judge(every)
+    logs, entropies = controller.log_probabilities(every)
     share = logs.exp()
     assert (share * entropies).sum().item() == pytest.approx(-(share * logs).sum().item(), abs=1e-4)  # the chain rule
     zeros = torch.zeros(len(every))
@@ -90,7 +90,9 @@ def test_the_adversary_finds_what_harms():
     labels = torch.arange(16) % 2
     images = (labels * 200 + 20).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 8, 8).contiguous()
     operations = ("invert", "posterize", "rotate")
-    policy = Adversarial(2, 1, policies=8, subpolicies=1, lr=0.03, operations=operations, magnitudes=2, hidden=16)
+    policy = Adversarial(
+        classes=2, update_every=1, policies=8, subpolicies=1, lr=0.03, operations=operations, magnitudes=2, hidden=16
+    )
 
     def harmful() -> float:
         noise = torch.from_numpy(rng.generator(9).gumbel(size=(2000, 4, 3)).astype("float32"))
@@ -106,7 +108,7 @@ def test_the_adversary_finds_what_harms():
 
 def test_every_image_of_a_round_counts_alike(monkeypatch):
     """Losses 1 and 5 over six images, 4 and 2 over a last batch of two: means of 1.75 and 4.25, not of 2.5 and 3.5."""
-    policy, told = Adversarial(2, 2, policies=2), []
+    policy, told = Adversarial(classes=2, update_every=2, policies=2), []
     monkeypatch.setattr(policy, "_update", lambda turn, means: told.append((turn, means.tolist())))
     for turn in range(2):
         policy.learn(torch.tensor([1.0, 5.0] * 6), step=2 * turn)
@@ -115,7 +117,7 @@ def test_every_image_of_a_round_counts_alike(monkeypatch):
 
 
 def test_each_candidate_is_by_its_own_policy_and_a_round_keeps_its_policies():
-    policy = Adversarial(10, 5, policies=3, subpolicies=2, seed=4)
+    policy = Adversarial(classes=10, update_every=5, policies=3, subpolicies=2, seed=4)
     images, labels = torch.zeros(50, 1, 8, 8, dtype=torch.uint8), torch.zeros(50, dtype=torch.int64)
 
     def written(step: int) -> list[set[tuple[str, ...]]]:
@@ -137,41 +139,43 @@ def test_its_state_goes_on_to_the_bit():
             policy(torch.zeros(rows, 1, 8, 8, dtype=torch.uint8), torch.zeros(rows, dtype=torch.int64), step=step)
             policy.learn(torch.from_numpy(rng.generator(7, step).random(4 * rows).astype("float32")), step=step)
 
-    whole, parts = (Adversarial(2, 3, policies=4, lr=0.05) for _ in range(2))
-    assert isinstance(whole, Learns)
+    whole, parts = (Adversarial(classes=2, update_every=3, policies=4, lr=0.05) for _ in range(2))
+    assert isinstance(whole, LearningPolicy)
     rounds(whole, range(11))
     rounds(parts, range(7))
-    resumed = Adversarial(2, 3, policies=4, lr=0.05)
-    resumed.restore({name: tensor.clone() for name, tensor in parts.tensors().items()})
+    resumed = Adversarial(classes=2, update_every=3, policies=4, lr=0.05)
+    resumed.load_state_dict({name: tensor.clone() for name, tensor in parts.state_dict().items()})
     rounds(resumed, range(7, 11))
-    expected, found = whole.tensors(), resumed.tensors()
+    expected, found = whole.state_dict(), resumed.state_dict()
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert not torch.equal(expected["sums"], torch.zeros(4))
-    assert not torch.equal(expected["controller.lstm.weight_hh"], parts.tensors()["controller.lstm.weight_hh"])
+    assert not torch.equal(expected["controller.lstm.weight_hh"], parts.state_dict()["controller.lstm.weight_hh"])
 
 
 def test_a_loss_that_is_not_finite_does_not_reach_the_controller():
-    policy = Adversarial(classes=2, every=2, policies=2)
-    before = {name: tensor.clone() for name, tensor in policy.tensors().items()}
+    policy = Adversarial(classes=2, update_every=2, policies=2)
+    before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
     policy.learn(torch.tensor([1.0, float("nan")]), step=0)
     with pytest.raises(ValueError, match="a loss of the 2 steps to step 1 is not finite"):
         policy.learn(torch.tensor([1.0, 2.0]), step=1)
-    after = policy.tensors()
+    after = policy.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_making_one_leaves_the_generators_alone():
     before = torch.get_rng_state()
-    one, two = Adversarial(10, 5), Adversarial(10, 5)
+    one, two = Adversarial(classes=10, update_every=5), Adversarial(classes=10, update_every=5)
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(one.controller.lstm.weight_ih, two.controller.lstm.weight_ih)
-    assert not torch.equal(one.controller.lstm.weight_ih, Adversarial(10, 5, seed=1).controller.lstm.weight_ih)
+    assert not torch.equal(
+        one.controller.lstm.weight_ih, Adversarial(classes=10, update_every=5, seed=1).controller.lstm.weight_ih
+    )
 
 
 def test_its_dials_are_the_published_ones():
-    made = Adversarial(10, 100)
+    made = Adversarial(classes=10, update_every=100)
     assert (made.policies, made.subpolicies, made.magnitudes, made.embedding, made.hidden) == (8, 5, 10, 32, 100)
     assert (made.lr, made.entropy) == (0.00035, 1e-5)
     assert set(OPERATIONS) == set(outspan.PAPER_16) - {"mixup"}
@@ -191,4 +195,4 @@ def test_its_dials_are_the_published_ones():
 )
 def test_refuses_what_makes_no_sense(values, message):
     with pytest.raises(ValueError, match=message):
-        Adversarial(**{"classes": 10, "every": 5, **values})
+        Adversarial(**{"classes": 10, "update_every": 5, **values})

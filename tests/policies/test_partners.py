@@ -44,7 +44,7 @@ def test_shares_and_partners_are_uniform():
 
 def test_batches_keep_to_themselves_and_are_drawn_by_their_own_seeds():
     labels = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1])
-    policy = Plain(mixup(), 2, same_class=0.5)
+    policy = Plain(mixup(), classes=2, same_class=0.5)
     both = policy.draw_several(labels, seeds=[3, 8], step=5)
     for i, seed in enumerate((3, 8)):
         alone = replace(policy, seed=seed).draw_several(labels[4 * i : 4 * i + 4], seeds=[seed], step=5)
@@ -69,7 +69,7 @@ def test_refusals():
         redraw(mixup()(2, rng=rng.generator(0)), torch.tensor([0, 1]).repeat(2, 1), 0.5)
     for share in (-0.5, 1.5, float("nan")):
         with pytest.raises(ValueError, match="same_class must lie in"):
-            Plain(mixup(), 2, same_class=share)
+            Plain(mixup(), classes=2, same_class=share)
         with pytest.raises(ValueError, match="same_class is out of range"):
             Recipe(same_class=share)
     digits = load("digits")

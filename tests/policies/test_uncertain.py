@@ -24,7 +24,6 @@ from outspan import (
     cutmix,
     mix_labels,
     mixup,
-    normalize,
     rng,
     sequence,
     uniform,
@@ -52,7 +51,7 @@ def losses_by_hand(model, images, labels, plan) -> torch.Tensor:
     frozen = network()
     frozen.load_state_dict(model.state_dict())
     frozen.eval()
-    pixels = normalize(apply(images, plan, fill=FILL), NORMALIZE.mean, NORMALIZE.std)
+    pixels = NORMALIZE(apply(images, plan, fill=FILL))
     targets = mix_labels(labels, plan, 5, (8, 8))
     with torch.no_grad():
         return -(targets * frozen(pixels).log_softmax(1)).sum(1)
@@ -61,7 +60,7 @@ def losses_by_hand(model, images, labels, plan) -> torch.Tensor:
 @given(seed=seeds, keep=st.integers(1, 4), size=st.integers(1, 6))
 def test_what_is_kept_has_the_highest_losses(seed, keep, size):
     model, (images, labels) = network(seed % 5), batch(seed, size)
-    policy = Uncertain(model, uniform(2), candidates=4, keep=keep, defaults="cifar", normalize=NORMALIZE, seed=seed)
+    policy = Uncertain(model, uniform(2), candidates=4, keep=keep, defaults="cifar", preprocess=NORMALIZE, seed=seed)
     out = policy(images, labels, step=3)
     assert out.inputs.shape == (size * keep, 3, 8, 8)
     if keep == 4:
@@ -73,7 +72,7 @@ def test_what_is_kept_has_the_highest_losses(seed, keep, size):
     assert torch.equal(kept, out.losses.sort(dim=1, descending=True).values[:, :keep])
     assert torch.equal(out.chosen // 4, torch.arange(size).repeat_interleave(keep))
     # What comes out can be made again from the chosen plan alone.
-    again = normalize(apply(images, out.plan, fill=FILL), NORMALIZE.mean, NORMALIZE.std)
+    again = NORMALIZE(apply(images, out.plan, fill=FILL))
     assert torch.equal(out.inputs, again)
     assert torch.equal(out.targets, mix_labels(labels, out.plan, 5, (8, 8)))
 
@@ -85,7 +84,7 @@ def test_scoring_leaves_no_trace():
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     torch.manual_seed(5)
     generator = torch.get_rng_state()
-    policy = Uncertain(model, uniform(2), candidates=4, defaults="cifar", normalize=NORMALIZE)
+    policy = Uncertain(model, uniform(2), candidates=4, defaults="cifar", preprocess=NORMALIZE)
     out = policy(images, labels, step=0)
     assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
     assert [module.training for module in model] == [True, False, True, True, True, True]
@@ -131,7 +130,7 @@ def test_between_scored_steps_it_draws_plainly():
     model, (images, labels) = network(), batch()
     calls = []
     model.register_forward_hook(lambda module, inputs, output: calls.append(len(inputs[0])))
-    policy = Uncertain(model, uniform(2), candidates=4, keep=2, score_every=3, normalize=NORMALIZE, classes=5)
+    policy = Uncertain(model, uniform(2), candidates=4, keep=2, score_every=3, preprocess=NORMALIZE, classes=5)
     sizes = [len(policy(images, labels, step=step).inputs) for step in range(6)]
     assert sizes == [14] * 6
     assert calls == [28, 28]  # steps 0 and 3 alone
@@ -152,7 +151,7 @@ def test_a_mixed_label_is_not_chosen_for_the_loss_that_no_model_could_avoid():
 
     images, labels = make_images(0, 2, 3, 8, 8), torch.tensor([0, 1])
     for score, first in (("loss", 0), ("excess", 1)):
-        policy = Uncertain(Leaning(), propose, candidates=2, score=score, normalize=NORMALIZE, classes=2)
+        policy = Uncertain(Leaning(), propose, candidates=2, score=score, preprocess=NORMALIZE, classes=2)
         out = policy(images, labels, step=0)
         plain = math.log(1 + math.exp(-0.1))
         assert out.losses[0].tolist() == pytest.approx([plain + 0.05, plain])  # what is said of it is the loss itself
@@ -199,14 +198,14 @@ class Wrapped(nn.Module):
 @pytest.mark.parametrize(
     ("options", "step", "message"),
     [
-        ({"classes": 3}, 0, "classes must be as many as the model has logits, 5, got 3"),
+        ({"classes": 3}, 0, "classes must be the number of the model's logits, 5, got 3"),
         ({"model": Wrapped()}, 0, "must return logits, .* got dict"),
         ({"model": Wrapped(), "score_every": 2}, 1, "must return logits, .* got dict"),
-        ({"loss": lambda logits, targets, reduction: logits.mean()}, 0, r"a loss a sample, \[28\], got \[\]"),
+        ({"loss": lambda logits, targets, reduction: logits.mean()}, 0, r"one loss per sample, \[28\], got \[\]"),
     ],
 )
 def test_refuses_what_a_model_or_loss_returns_by_name(options, step, message):
-    policy = Uncertain(**{"model": network(), "propose": uniform(2), "normalize": NORMALIZE, **options})
+    policy = Uncertain(**{"model": network(), "propose": uniform(2), "preprocess": NORMALIZE, **options})
     with pytest.raises(ValueError, match=message):
         policy(*batch(), step=step)
 
@@ -220,7 +219,7 @@ class Focal(nn.Module):
 
 def test_a_module_that_takes_its_reduction_is_a_loss():
     policies = [
-        Uncertain(network(), uniform(2), normalize=NORMALIZE, loss=loss) for loss in (Focal(), outspan.soft_cross_entropy)
+        Uncertain(network(), uniform(2), preprocess=NORMALIZE, loss=loss) for loss in (Focal(), outspan.soft_cross_entropy)
     ]
     found = [policy(*batch(), step=0) for policy in policies]
     assert torch.equal(found[0].inputs, found[1].inputs)
@@ -230,7 +229,7 @@ def test_a_module_that_takes_its_reduction_is_a_loss():
     "propose", [uniform(2), augmix(), mixup(), cutmix(), autoaugment(), blend(Step("invert"), Step("blur"))]
 )
 def test_a_policy_goes_to_another_process_and_draws_the_same(propose):
-    for policy in (Plain(propose, 5, defaults="cifar"), Uncertain(network(), propose, candidates=2, defaults="cifar")):
+    for policy in (Plain(propose, classes=5, defaults="cifar"), Uncertain(network(), propose, candidates=2, defaults="cifar")):
         there, here = (own(*batch(), step=3) for own in (pickle.loads(pickle.dumps(policy)), policy))  # noqa: S301
         assert there.drawn.to_json() == here.drawn.to_json()
         assert torch.equal(there.inputs, here.inputs)
@@ -238,19 +237,19 @@ def test_a_policy_goes_to_another_process_and_draws_the_same(propose):
 
 def test_plain_is_what_was_proposed_and_then_the_defaults():
     images, labels = batch()
-    out = Plain(uniform(2), 5, defaults="cifar", normalize=NORMALIZE, seed=3)(images, labels, step=9)
+    out = Plain(uniform(2), classes=5, defaults="cifar", preprocess=NORMALIZE, seed=3)(images, labels, step=9)
     first = uniform(2)(7, rng=rng.generator(3, "augment", 9))
     then = DEFAULTS["cifar"](7, rng=rng.generator(3, "defaults", 9))
     pixels = apply(apply(images, first), then, fill=FILL) if "cutout" not in first.names else None
     whole = apply(images, first.then(then), fill=FILL)
-    assert torch.equal(out.inputs, normalize(whole, NORMALIZE.mean, NORMALIZE.std))
+    assert torch.equal(out.inputs, NORMALIZE(whole))
     assert pixels is None or torch.equal(pixels, whole)
     assert torch.equal(out.targets, mix_labels(labels, out.plan, 5, (8, 8)))
 
 
 def test_plain_without_normalisation_gives_zero_to_one():
     images, labels = batch()
-    out = Plain(sequence(), 5)(images, labels, step=0)
+    out = Plain(sequence(), classes=5)(images, labels, step=0)
     assert torch.equal(out.inputs, (images.double() / 255).float())
     assert torch.equal(out.targets, torch.eye(5)[labels])
 
@@ -306,12 +305,12 @@ def test_the_three_lines_train_a_model():
 def test_a_batch_that_does_not_fit_is_refused(unchecked):
     images, labels = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 2))
-    for policy in (Uncertain(model, uniform()), Plain(uniform(), 2), Adversarial(2, 5)):
-        with pytest.raises(ValueError, match="labels must be one per image, got 3 for 4 images"):
+    for policy in (Uncertain(model, uniform()), Plain(uniform(), classes=2), Adversarial(classes=2, update_every=5)):
+        with pytest.raises(ValueError, match="labels must be one per sample, got 3 for 4 samples"):
             policy(images, labels[:3], step=0)
         with pytest.raises(ValueError, match=r"labels must be a torch tensor, \[B\] or \[B, classes\], got list"):
             policy(images, [0, 1, 0, 1], step=0)
-        with pytest.raises(ValueError, match="labels must be one per image, got a single number for 4 images"):
+        with pytest.raises(ValueError, match="labels must be one per sample, got a single number for 4 samples"):
             policy(images, torch.tensor(0), step=0)
         for other, what in (
             (["a film", "a plot"], "a list of str"),
@@ -327,10 +326,10 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
                 policy(other, labels, step=0)
         with pytest.raises(ValueError, match=r"images must be bytes, torch.uint8 .*, got torch.int64"):
             policy(images.long(), labels, step=0)
-    with pytest.raises(ValueError, match="normalize must be a Normalize or None for images, got PadTokens"):
-        Plain(uniform(), 2, normalize=PadTokens())(images, labels, step=0)
-    with pytest.raises(ValueError, match="normalize must have a mean a channel, got 1 for images of 3"):
-        Plain(uniform(), 2, normalize=Normalize((0.5,), (0.5,)))(images, labels, step=0)
+    with pytest.raises(ValueError, match=r"PadTokens is for texts, got torch.uint8 \[4, 3, 8, 8\]: use Normalize"):
+        Plain(uniform(), classes=2, preprocess=PadTokens())(images, labels, step=0)
+    with pytest.raises(ValueError, match="preprocess must have one mean per channel, got 1 for images of 3"):
+        Plain(uniform(), classes=2, preprocess=Normalize((0.5,), (0.5,)))(images, labels, step=0)
     for found, what in (({}, "dict"), (torch.zeros(16, 2, 1), r"a tensor \[16, 2, 1\]")):
         said = torch.nn.Linear(1, 1)
         said.forward = lambda _, found=found: found

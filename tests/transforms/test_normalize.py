@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from conftest import FAST, make_images, run_on
-from outspan import TRANSFORMS, Normalize, apply, normalize, rng, uniform
+from outspan import TRANSFORMS, Normalize, apply, rng, uniform
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -22,7 +22,7 @@ def test_fused_is_the_same_as_afterwards(channels, dtype, channels_last, backend
     plan = uniform(3, transforms=tuple(TRANSFORMS))(count, rng=rng.generator(0), candidates=2)
     last = Normalize(MEAN[:channels], STD[:channels], dtype, channels_last)
     fused = run_on(backend, images, plan, normalize=last)
-    after = normalize(apply(images, plan), MEAN[:channels], STD[:channels], dtype=dtype, channels_last=channels_last)
+    after = Normalize(MEAN[:channels], STD[:channels], dtype, channels_last)(apply(images, plan))
     assert fused.dtype == dtype
     assert torch.equal(fused, after)
     layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -34,7 +34,7 @@ def test_fused_is_the_same_as_afterwards(channels, dtype, channels_last, backend
 def test_every_value_is_the_nearest_to_the_formula(dtype):
     """Rounded once: of the neighbours of each value none is nearer to (v / 255 - mean) / std in doubles."""
     every = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
-    out = normalize(every, MEAN[:1], STD[:1], dtype=dtype).flatten()
+    out = Normalize(MEAN[:1], STD[:1], dtype)(every).flatten()
     bits = out.view(torch.int32 if dtype == torch.float32 else torch.int16)
     exact = (np.arange(256) / 255 - MEAN[0]) / STD[0]
     for step in (-1, 1):
@@ -69,7 +69,7 @@ def test_refuses_what_cannot_be_meant(arguments, message, unchecked):
 def test_refuses_images_of_other_channels():
     images = make_images(0, 1, 1, 4, 4)
     with pytest.raises(ValueError, match="3 channels, the images have 1"):
-        normalize(images, MEAN, STD)
+        Normalize(MEAN, STD)(images)
     with pytest.raises(ValueError, match="normalize is for 3 channels, the images have 1"):
         apply(images, uniform(1)(1, rng=rng.generator(0)), normalize=Normalize(MEAN, STD))
 

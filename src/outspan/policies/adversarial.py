@@ -1,13 +1,12 @@
-"""Adversarial AutoAugment (arXiv:1912.11188): a controller writes policies and is rewarded for the loss that they cause.
+"""Adversarial AutoAugment (arXiv:1912.11188): a controller generates policies and is rewarded for the loss that they cause.
 
-The controller is small and lives on the host; all that the device keeps for it is a sum of losses a policy, which is read once
-a round. What it draws depends on the seed, the round and its weights, and these change only between rounds: a run that was
-killed within one draws the same policies again.
+The controller is small and runs on the CPU. The device keeps only the sum of the losses of each policy, which is read once per
+round. The generated policies depend on the seed, the round and the controller's weights. The weights change only between
+rounds, so a run that is killed within a round generates the same policies when it resumes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 import torch
@@ -15,92 +14,81 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.messages import unknown
-from outspan.policies.batch import Batch, check_batch
+from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw, find_defaults
-from outspan.policies.plain import execute
 from outspan.policies.proposals import Proposal, Step, propose
 from outspan.policies.published import at_share
 from outspan.policies.targets import make_targets
-from outspan.shapes import Float32, Images, Int64, Num
-from outspan.transforms.normalize import Normalize
+from outspan.shapes import Float32, Inputs, Int64, Num, describe
+from outspan.transforms.normalize import Preprocess
 
-# AutoAugment's, less sample pairing, which blends images without their labels.
+# The operations of AutoAugment without sample pairing, which blends images but not their labels.
 OPERATIONS = (
     "shear_x", "shear_y", "translate_x", "translate_y", "rotate", "auto_contrast", "invert", "equalize", "solarize",
     "posterize", "contrast", "color", "brightness", "sharpness", "cutout",
 )  # fmt: skip
 
 
-@runtime_checkable
-class Learns(Protocol):
-    """A policy that learns from the losses of what it proposed, and whose state belongs in a checkpoint."""
-
-    def learn(self, losses: Tensor, *, step: int) -> None: ...
-
-    def tensors(self) -> dict[str, Tensor]: ...
-
-    def restore(self, tensors: dict[str, Tensor]) -> None: ...
-
-
 class Controller(nn.Module):
-    """An LSTM that decides, one after the other, on operations and magnitudes: two of each a sub-policy."""
+    """An LSTM that decides in turn on operations and magnitudes: two of each per sub-policy."""
 
     def __init__(self, operations: int, magnitudes: int, subpolicies: int, *, embedding: int = 32, hidden: int = 100) -> None:
         super().__init__()
-        self.kinds = (operations, magnitudes)
+        self.choices = (operations, magnitudes)
         self.decisions = 4 * subpolicies
         self.embedding = nn.Embedding(operations + magnitudes, embedding)
         self.lstm = nn.LSTMCell(embedding, hidden)
-        self.heads = nn.ModuleList(nn.Linear(hidden, count) for count in self.kinds)
+        self.heads = nn.ModuleList(nn.Linear(hidden, count) for count in self.choices)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -0.1, 0.1)
 
     def decide(self, noise: Float32[Tensor, "policies decisions most"]) -> Int64[Tensor, "policies decisions"]:
-        """Draw policies: the largest of logits plus Gumbel noise is a draw from their softmax."""
+        """Draw policies: the argmax of logits plus Gumbel noise is a draw from their softmax."""
         with torch.no_grad():
             return self._unroll(len(noise), lambda at, logits: (logits + noise[:, at, : logits.shape[1]]).argmax(1))[0]
 
-    def judge(self, decisions: Int64[Tensor, "policies decisions"]) -> tuple[Tensor, Tensor]:
-        """Return the logarithm of each policy's probability, and the entropy met on the way to it."""
+    def log_probabilities(self, decisions: Int64[Tensor, "policies decisions"]) -> tuple[Tensor, Tensor]:
+        """Return the log probability of each policy, and the summed entropy of its decisions."""
         _, logs, entropies = self._unroll(len(decisions), lambda at, _: decisions[:, at])
         return logs, entropies
 
     def _unroll(self, policies: int, choose: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        state, heard = None, torch.zeros(policies, self.embedding.embedding_dim)
-        made, logs, entropies = [], torch.zeros(policies), torch.zeros(policies)
+        state, embedded = None, torch.zeros(policies, self.embedding.embedding_dim)
+        choices, logs, entropies = [], torch.zeros(policies), torch.zeros(policies)
         for at in range(self.decisions):
-            kind = at % 2  # an operation, then its magnitude
-            state = self.lstm(heard, state)
-            logits = self.heads[kind](state[0])
+            head = at % 2  # an operation, then its magnitude
+            state = self.lstm(embedded, state)
+            logits = self.heads[head](state[0])
             choice = choose(at, logits)
             log = logits.log_softmax(1)
             logs = logs + log.gather(1, choice.unsqueeze(1)).squeeze(1)
             entropies = entropies - (log.exp() * log).sum(1)
-            heard = self.embedding(choice + kind * self.kinds[0])
-            made.append(choice)
-        return torch.stack(made, 1), logs, entropies
+            embedded = self.embedding(choice + head * self.choices[0])
+            choices.append(choice)
+        return torch.stack(choices, 1), logs, entropies
 
 
 def reinforce(logs: Tensor, entropies: Tensor, rewards: Tensor, entropy: float) -> Tensor:
-    """Return what to minimise: a step along its gradient raises the rewards, as REINFORCE does, and a little the entropy."""
+    """Return the loss of REINFORCE with an entropy bonus: minimizing it raises the expected reward."""
     return -(rewards * logs + entropy * entropies).mean()
 
 
 def standardise(rewards: Tensor) -> Tensor:
-    """Return rewards with mean 0 and standard deviation 1 over the policies; alike ones are 0."""
+    """Return rewards with mean 0 and standard deviation 1 over the policies; equal rewards become 0."""
     return (rewards - rewards.mean()) / (rewards.std(correction=0) + 1e-5)
 
 
 @dataclass(eq=False)
 class Adversarial:
-    """Give every image `policies` augmentations, each by another policy, and make policies that raise the loss likelier.
+    """Augment every sample by `policies` policies, and train a controller to generate policies that raise the loss.
 
-    A policy is `subpolicies` pairs of operations, one of them at random for each image. A round is `every` steps, in the paper
-    an epoch; then each policy's mean loss, standardised over the policies, is its reward. `learn` is told the losses.
+    A policy is `subpolicies` pairs of operations; each sample gets one pair at random. A round is `update_every` steps, in the
+    paper one epoch. After a round the reward of a policy is its mean loss, standardized over the policies. Call `learn` with
+    the losses of every batch.
     """
 
-    classes: int
-    every: int
+    _: KW_ONLY
+    update_every: int
     policies: int = 8
     subpolicies: int = 5
     lr: float = 0.00035
@@ -109,21 +97,22 @@ class Adversarial:
     magnitudes: int = 10
     embedding: int = 32
     hidden: int = 100
+    classes: int
     defaults: str | Proposal = "none"
-    normalize: Normalize | None = None
+    preprocess: Preprocess | None = None  # None scales bytes to [0, 1]
     seed: int = 0
     controller: Controller = field(init=False, repr=False)
     _optimizer: torch.optim.Adam = field(init=False, repr=False)
-    _sums: Tensor = field(init=False, repr=False)  # of losses in this round so far, one a policy
-    _images: int = field(init=False, default=0, repr=False)  # that they are summed over: a last batch may be short
-    _written: tuple[int, Tensor, Proposal] | None = field(init=False, default=None, repr=False)  # the round and its policies
+    _sums: Tensor = field(init=False, repr=False)  # of the losses in this round so far, one per policy
+    _samples: int = field(init=False, default=0, repr=False)  # that the losses are summed over: a last batch may be short
+    _generated: tuple[int, Tensor, Proposal] | None = field(init=False, default=None, repr=False)  # the round and its policies
 
     def __post_init__(self) -> None:
-        for name, least in {"every": 1, "policies": 2, "subpolicies": 1, "magnitudes": 2}.items():
+        for name, least in {"update_every": 1, "policies": 2, "subpolicies": 1, "magnitudes": 2}.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if not self.operations:
-            raise ValueError("operations must be at least one, got none")
+            raise ValueError("operations must name at least one operation, got none")
         for name in self.operations:
             if name not in OPERATIONS:
                 raise unknown("operation", name, OPERATIONS)
@@ -135,78 +124,73 @@ class Adversarial:
         self._optimizer = torch.optim.Adam(self.controller.parameters(), lr=self.lr)
         self._sums = torch.zeros(self.policies)
 
-    def __call__(self, images: Images, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
-        """Return `policies` augmented images for each of the batch; an image's stand next to one another."""
-        check_batch(images, labels, texts=False)
-        plan = draw(
-            self._policies_of(step // self.every)[1],
-            self.defaults,
-            len(images),
-            seed=self.seed,
-            step=step,
-            candidates=self.policies,
-        )
-        return Batch(execute(images, plan, self.normalize), make_targets(images, labels, plan, self.classes), plan)
+    def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
+        """Return `policies` augmented samples for each sample of the batch; those of one sample are adjacent."""
+        check_batch(inputs, labels, self.preprocess)
+        propose = self._policies_of(step // self.update_every)[1]
+        plan = draw(propose, self.defaults, len(inputs), seed=self.seed, step=step, candidates=self.policies)
+        return Batch(execute(inputs, plan, self.preprocess), make_targets(inputs, labels, plan, self.classes), plan)
 
     def learn(self, losses: Float32[Tensor, " BM"], *, step: int) -> None:
-        """Take in the losses of a batch that came from here; where a round ends, update the controller."""
+        """Add the losses of a batch that this policy returned; at the end of a round, update the controller."""
         if len(losses) % self.policies:
-            raise ValueError(f"a batch has {self.policies} losses an image, one of each policy, got {len(losses)} in all")
+            raise ValueError(f"losses must be {self.policies} per sample, one of each policy, got {len(losses)} in all")
         rows = losses.view(-1, self.policies)
-        self._sums, self._images = self._sums.to(losses.device) + rows.sum(0), self._images + len(rows)
-        if (step + 1) % self.every == 0:
-            means = self._sums.cpu() / self._images
-            self._sums, self._images = torch.zeros_like(self._sums), 0
+        self._sums, self._samples = self._sums.to(losses.device) + rows.sum(0), self._samples + len(rows)
+        if (step + 1) % self.update_every == 0:
+            means = self._sums.cpu() / self._samples
+            self._sums, self._samples = torch.zeros_like(self._sums), 0
             if not bool(means.isfinite().all()):
-                raise ValueError(f"a loss of the {self.every} steps to step {step} is not finite: try a smaller lr")
-            self._update(step // self.every, means)
+                raise ValueError(f"a loss of the {self.update_every} steps up to step {step} is not finite: try a smaller lr")
+            self._update(step // self.update_every, means)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return everything that a checkpoint must hold."""
-        found = {f"controller.{name}": tensor for name, tensor in self.controller.state_dict().items()}
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all tensors that a checkpoint must store."""
+        state = {f"controller.{name}": tensor for name, tensor in self.controller.state_dict().items()}
         for name, parameter in self.controller.named_parameters():
             for key, tensor in self._optimizer.state.get(parameter, {}).items():
-                found[f"adam.{key}.{name}"] = tensor
-        return found | {"sums": self._sums, "images": torch.tensor(self._images)}
+                state[f"adam.{key}.{name}"] = tensor
+        return state | {"sums": self._sums, "images": torch.tensor(self._samples)}
 
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what a checkpoint holds; tensors that are not this policy's are a ValueError."""
-        self._check_tensors(tensors)
-        own = {k.removeprefix("controller."): v for k, v in tensors.items() if k.startswith("controller.")}
-        self.controller.load_state_dict(own)
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from a `state_dict`; tensors that do not fit this policy raise a ValueError."""
+        self._check_state(state)
+        weights = {k.removeprefix("controller."): v for k, v in state.items() if k.startswith("controller.")}
+        self.controller.load_state_dict(weights)
         for name, parameter in self.controller.named_parameters():
             for key in ("step", "exp_avg", "exp_avg_sq"):
-                if f"adam.{key}.{name}" in tensors:
-                    self._optimizer.state[parameter][key] = tensors[f"adam.{key}.{name}"].clone()
-        self._sums, self._images, self._written = tensors["sums"].clone(), int(tensors["images"]), None
+                if f"adam.{key}.{name}" in state:
+                    self._optimizer.state[parameter][key] = state[f"adam.{key}.{name}"].clone()
+        self._sums, self._samples, self._generated = state["sums"].clone(), int(state["images"]), None
 
-    def _check_tensors(self, tensors: dict[str, Tensor]) -> None:
+    def _check_state(self, state: dict[str, Tensor]) -> None:
         expected = {f"controller.{name}": tensor for name, tensor in self.controller.state_dict().items()}
         expected |= {"sums": torch.zeros(self.policies), "images": torch.tensor(0)}
-        if any(name.startswith("adam.") for name in tensors):  # there is none before the first round has ended
+        if any(name.startswith("adam.") for name in state):  # there are none before the end of the first round
             for name, parameter in self.controller.named_parameters():
-                own = {"step": torch.tensor(0.0), "exp_avg": parameter, "exp_avg_sq": parameter}
-                expected |= {f"adam.{key}.{name}": tensor for key, tensor in own.items()}
-        if different := expected.keys() ^ tensors.keys():
-            state = "has no" if min(different) in expected else "has an unknown"
-            raise ValueError(f"the checkpoint {state} tensor {f'policy.{min(different)}'!r}")
+                moments = {"step": torch.tensor(0.0), "exp_avg": parameter, "exp_avg_sq": parameter}
+                expected |= {f"adam.{key}.{name}": tensor for key, tensor in moments.items()}
+        if different := expected.keys() ^ state.keys():
+            problem = "has no" if min(different) in expected else "has an unknown"
+            raise ValueError(f"the checkpoint {problem} tensor {f'policy.{min(different)}'!r}")
         for name, tensor in expected.items():
-            stored = tensors[name]
+            stored = state[name]
             if (stored.shape, stored.dtype) != (tensor.shape, tensor.dtype):
-                allowed, found = (f"{one.dtype} {list(one.shape)}" for one in (tensor, stored))
-                raise ValueError(f"the checkpoint's tensor {f'policy.{name}'!r} must be {allowed}, got {found}")
+                raise ValueError(
+                    f"the checkpoint's tensor {f'policy.{name}'!r} must be {describe(tensor)}, got {describe(stored)}"
+                )
 
-    def _policies_of(self, turn: int) -> tuple[Tensor, Proposal]:
-        """Return what the controller decided in a round, and what it comes to."""
-        if self._written is None or self._written[0] != turn:
-            shape = (self.policies, self.controller.decisions, max(self.controller.kinds))
-            noise = rng.generator(self.seed, "policies", turn).gumbel(size=shape).astype(np.float32)
+    def _policies_of(self, round_number: int) -> tuple[Tensor, Proposal]:
+        """Return the controller's decisions of a round, and the proposal that applies them."""
+        if self._generated is None or self._generated[0] != round_number:
+            shape = (self.policies, self.controller.decisions, max(self.controller.choices))
+            noise = rng.generator(self.seed, "policies", round_number).gumbel(size=shape).astype(np.float32)
             decisions = self.controller.decide(torch.from_numpy(noise))
-            self._written = turn, decisions, self._proposal(decisions)
-        return self._written[1:]
+            self._generated = round_number, decisions, self._proposal(decisions)
+        return self._generated[1:]
 
     def _proposal(self, decisions: Tensor) -> Proposal:
-        """Return the proposal whose candidate m of an image is by policy m, one of its pairs at random."""
+        """Return the proposal whose candidate m of a sample comes from policy m, with one of its pairs at random."""
         steps: list[Step] = []
         for operation, magnitude in decisions.view(-1, 2).tolist():
             steps.append(at_share(self.operations[operation], magnitude / (self.magnitudes - 1)))
@@ -219,8 +203,8 @@ class Adversarial:
 
         return propose(steps, 2, pick)
 
-    def _update(self, turn: int, means: Tensor) -> None:
-        logs, entropies = self.controller.judge(self._policies_of(turn)[0])
+    def _update(self, round_number: int, means: Tensor) -> None:
+        logs, entropies = self.controller.log_probabilities(self._policies_of(round_number)[0])
         self._optimizer.zero_grad()
         reinforce(logs, entropies, standardise(means), self.entropy).backward()
         self._optimizer.step()

@@ -10,7 +10,7 @@ from outspan.policies.published import DEFAULTS
 
 
 def find_defaults(defaults: str | Proposal) -> Proposal:
-    """Return the default transforms by name; a proposal is its own."""
+    """Return the default transforms by name; a proposal is returned as it is."""
     if not isinstance(defaults, str):
         return defaults
     if defaults not in DEFAULTS:
@@ -21,14 +21,14 @@ def find_defaults(defaults: str | Proposal) -> Proposal:
 def draw(
     propose: Proposal | Schedule, defaults: str | Proposal, size: int, *, seed: int, step: int, candidates: int = 1
 ) -> Plan:
-    """Draw the plan of a step: what is proposed, then the defaults."""
+    """Draw the plan of a step: the proposal's transforms, then the defaults."""
     return draw_several(propose, defaults, size, seeds=[seed], step=step, candidates=candidates)
 
 
 def draw_several(
     propose: Proposal | Schedule, defaults: str | Proposal, size: int, *, seeds: Sequence[int], step: int, candidates: int = 1
 ) -> Plan:
-    """Draw the plans of a step of several seeds as one; their batches lie one after another."""
+    """Draw the plans of one step for several seeds as one plan; the batches of the seeds follow one another."""
     propose = propose.at(step) if isinstance(propose, Schedule) else propose
     plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds], candidates)
     if defaults == "none":

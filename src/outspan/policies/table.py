@@ -14,9 +14,9 @@ from outspan.policies import files, published
 from outspan.policies.adversarial import Adversarial
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import Proposal, Schedule, Step, blend, over_range, sequence, uniform
+from outspan.policies.protocols import Policy
 from outspan.policies.uncertain import Uncertain
-from outspan.text.apply import PadTokens
-from outspan.transforms.normalize import Normalize
+from outspan.transforms.normalize import Preprocess
 from outspan.transforms.table import ALL, PAPER_16, TEXT_TRANSFORMS, TRANSFORMS, find
 
 SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -31,8 +31,6 @@ SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 _TABLE = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})  # of AutoAugment, where it is not CIFAR's
 
-Policy = Plain | Uncertain | Adversarial
-
 
 @dataclass(frozen=True)
 class Context:
@@ -40,7 +38,7 @@ class Context:
 
     recipe: Recipe
     model: nn.Module
-    preprocess: Normalize | PadTokens
+    preprocess: Preprocess
     classes: int
     family: str  # whose published tables the data takes
     side: int  # of an image
@@ -49,7 +47,12 @@ class Context:
     @property
     def common(self) -> dict[str, Any]:
         """The arguments that all policies take."""
-        return {"defaults": self.recipe.defaults, "normalize": self.preprocess, "seed": self.recipe.seed}
+        return {
+            "classes": self.classes,
+            "defaults": self.recipe.defaults,
+            "preprocess": self.preprocess,
+            "seed": self.recipe.seed,
+        }
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Spec:
 
 def _plain(propose: Callable[[Context], Proposal | Schedule]) -> Callable[[Context], Plain]:
     """Return a function that builds a plain policy from a proposal."""
-    return lambda context: Plain(propose(context), context.classes, **context.common, same_class=context.recipe.same_class)
+    return lambda context: Plain(propose(context), same_class=context.recipe.same_class, **context.common)
 
 
 def _uncertain(context: Context) -> Uncertain:
@@ -86,7 +89,6 @@ def _uncertain(context: Context) -> Uncertain:
         select=_select(recipe.select),
         score=recipe.score,
         score_every=recipe.score_every,
-        classes=context.classes,
         **context.common,
     )
 
@@ -94,8 +96,7 @@ def _uncertain(context: Context) -> Uncertain:
 def _adversarial(context: Context) -> Adversarial:
     recipe = context.recipe
     return Adversarial(
-        context.classes,
-        context.epoch_steps,
+        update_every=context.epoch_steps,
         policies=recipe.adversaries,
         subpolicies=recipe.subpolicies,
         lr=recipe.controller_lr,
@@ -161,14 +162,14 @@ def transforms_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def build_policy(recipe: Recipe, model: nn.Module, data: Data, last: Normalize | PadTokens) -> Policy:
+def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Preprocess) -> Policy:
     """Return the policy of a recipe for a model on a data set."""
     check_recipe(recipe)
     check_for(recipe, data.train.noun)
     family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILY.get(data.name, "cifar")
     epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
     side = data.train.shape[-1] if data.train.shape else 0  # documents have no shape before they are tokenized
-    return POLICIES[recipe.policy].build(Context(recipe, model, last, len(data.classes), family, side, epoch_steps))
+    return POLICIES[recipe.policy].build(Context(recipe, model, preprocess, len(data.classes), family, side, epoch_steps))
 
 
 def check_recipe(recipe: Recipe) -> None:

@@ -1,10 +1,9 @@
-"""Algorithm 1: of several random candidates an image, train on those that the model is least sure of."""
+"""Algorithm 1: draw several random candidates per sample and train on those with the highest loss."""
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -13,39 +12,39 @@ from torch import Tensor, nn
 from outspan import rng
 from outspan.devices import to_device
 from outspan.messages import shown
-from outspan.policies.batch import Batch, check_batch
+from outspan.models.evaluating import evaluating
+from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw, find_defaults
 from outspan.policies.losses import soft_cross_entropy
-from outspan.policies.plain import execute
 from outspan.policies.proposals import Proposal, Schedule
 from outspan.policies.targets import make_targets
-from outspan.shapes import Float32, Images, Int64, Num
-from outspan.text.apply import PadTokens
-from outspan.text.tokens import Passages
-from outspan.transforms.normalize import Normalize
+from outspan.shapes import Float32, Inputs, Int64, Num
+from outspan.transforms.normalize import Preprocess
 
 _POWERS = {"max": math.inf, "proportional": 1.0}
 
 
 @dataclass(frozen=True)
 class Uncertain:
-    """Draw `candidates` compositions an image, score them under the current model, keep those with the highest loss.
+    """Draw `candidates` compositions per sample, score them with the current model, and keep those with the highest loss.
 
-    `select` is "max", "proportional" (drawn with probability proportional to the loss) or a power of the loss in
-    between. With `score_every` k > 1 only every k-th step scores; between, candidates are drawn plainly.
+    `select` is "max", "proportional" (drawn with probability proportional to the loss), or the power of the loss that
+    the probability is proportional to. With `score_every` k > 1 only every k-th step scores; the other steps draw `keep`
+    candidates at random.
     """
 
     model: nn.Module
     propose: Proposal | Schedule
+    _: KW_ONLY
     candidates: int = 4
     keep: int = 1
     select: str | float = "max"
     score: str = "loss"
     score_every: int = 1
+    loss: Callable[..., Tensor] = soft_cross_entropy  # (logits, soft targets, reduction="none") -> one loss per sample
+    classes: int | None = None  # None takes the number of the model's logits
     defaults: str | Proposal = "none"
-    normalize: Normalize | PadTokens | None = None
-    loss: Callable[..., Tensor] = soft_cross_entropy  # (logits, soft targets, reduction="none") -> one number a sample
-    classes: int | None = None  # None asks the model
+    preprocess: Preprocess | None = None  # None scales bytes to [0, 1]
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -62,86 +61,69 @@ class Uncertain:
             raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {shown(self.select)}")
         if not isinstance(self.model, nn.Module):
             raise ValueError(f"model must be a torch module, got {type(self.model).__name__}")
-        # A module of torch has its reduction from when it was made.
+        # The losses of torch.nn fix the reduction when they are constructed.
         if isinstance(self.loss, nn.Module) and "reduction" not in inspect.signature(self.loss.forward).parameters:
             how = 'a function of (logits, targets, reduction="none"), as torch.nn.functional has'
             raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
         find_defaults(self.defaults)
 
-    def __call__(self, images: Images | Passages, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
-        """Return `keep` augmented images for each of the batch; an image's stand next to one another."""
-        check_batch(images, labels)
+    def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
+        """Return `keep` augmented samples for each sample of the batch; those of one sample are adjacent."""
+        check_batch(inputs, labels, self.preprocess)
         scoring = step % self.score_every == 0 and self.keep < self.candidates
         count = self.candidates if scoring else self.keep
-        plan = draw(self.propose, self.defaults, len(images), seed=self.seed, step=step, candidates=count)
-        pixels = execute(images, plan, self.normalize)
+        plan = draw(self.propose, self.defaults, len(inputs), seed=self.seed, step=step, candidates=count)
+        augmented = execute(inputs, plan, self.preprocess)
         if not scoring:
-            return Batch(pixels, make_targets(images, labels, plan, self._count_classes(pixels)), plan)
+            return Batch(augmented, make_targets(inputs, labels, plan, self._count_classes(augmented)), plan)
         with evaluating(self.model):
-            logits = _logits(self.model(pixels))
+            logits = _logits(self.model(augmented))
             if self.classes not in (None, logits.shape[1]):
-                raise ValueError(f"classes must be as many as the model has logits, {logits.shape[1]}, got {self.classes}")
-            targets = make_targets(images, labels, plan, logits.shape[1])
+                raise ValueError(f"classes must be the number of the model's logits, {logits.shape[1]}, got {self.classes}")
+            targets = make_targets(inputs, labels, plan, logits.shape[1])
             losses = self.loss(logits, targets, reduction="none")
             if losses.numel() != len(logits):
                 raise ValueError(
-                    f'loss(…, reduction="none") must return a loss a sample, [{len(logits)}], got {list(losses.shape)}'
+                    f'loss(…, reduction="none") must return one loss per sample, [{len(logits)}], got {list(losses.shape)}'
                 )
-            losses = losses.view(len(images), count)
+            losses = losses.view(len(inputs), count)
             score = losses - _entropy(targets).view_as(losses) if self.score == "excess" else losses
         chosen = choose(score, self.keep, self._power, seed=self.seed, step=step)
         losses, targets = losses.clone(), targets.clone()  # out of inference mode
-        return Batch(pixels[chosen], targets[chosen], plan, chosen, losses)
+        return Batch(augmented[chosen], targets[chosen], plan, chosen, losses)
 
     @property
     def _power(self) -> float:
         return _POWERS[self.select] if isinstance(self.select, str) else float(self.select)
 
-    def _count_classes(self, pixels: Tensor) -> int:
+    def _count_classes(self, augmented: Tensor) -> int:
         if self.classes is not None:
             return self.classes
         with evaluating(self.model):
-            return _logits(self.model(pixels[:1])).shape[1]
+            return _logits(self.model(augmented[:1])).shape[1]
 
 
-def _logits(found: Any) -> Float32[Tensor, "B classes"]:
-    if not isinstance(found, Tensor) or found.ndim != 2:
-        what = f"a tensor {list(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-        raise ValueError(f"the model must return logits, a tensor [B, classes], got {what}; wrap it in one that does")
-    return found.float()
+def _logits(output: Any) -> Float32[Tensor, "B classes"]:
+    if not isinstance(output, Tensor) or output.ndim != 2:
+        description = f"a tensor {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+        raise ValueError(
+            f"the model must return logits, a tensor [B, classes], got {description}: wrap it in a module that does"
+        )
+    return output.float()
 
 
 def _entropy(targets: Float32[Tensor, "B classes"]) -> Float32[Tensor, " B"]:
-    """Return the loss that no model can go below: 0 for a class, up to 0.69 for two that are mixed."""
+    """Return the lowest loss that any model can reach: 0 for a single class, up to 0.69 for two mixed classes."""
     return -torch.xlogy(targets, targets).sum(1)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Run a model as in evaluation and leave no trace: every module's mode and the generators are put back."""
-    modes = [(module, module.training) for module in model.modules()]
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    on_gpu = device.type == "cuda"
-    model.eval()
-    try:
-        with (
-            torch.random.fork_rng([device] if on_gpu else []),
-            torch.inference_mode(),
-            torch.autocast(device.type, torch.bfloat16, enabled=on_gpu),
-        ):
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def choose(
     losses: Float32[Tensor, "images candidates"], keep: int, power: float, *, seed: int, step: int
 ) -> Int64[Tensor, " kept"]:
-    """Return the outputs to keep, `keep` an image: the highest losses, or drawn by loss to the power, all distinct."""
-    score = losses.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)  # NaN sorts first, and would be trained on
+    """Return the outputs to keep, `keep` per sample: the highest losses, or distinct draws in proportion to loss ** power."""
+    score = losses.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)  # NaN would sort first and be chosen
     if power != math.inf:
-        # Adding Gumbel noise to the logarithm of a weight and taking the largest draws in proportion to the weight.
+        # The largest of log(weight) + Gumbel noise is a draw in proportion to the weight.
         noise = rng.generator(seed, "select", step).gumbel(size=tuple(losses.shape)).astype("float32")
         weight = power * score.clamp(min=1e-30).log() if power else torch.zeros_like(score)
         drawn = weight + to_device(torch.from_numpy(noise), losses.device)

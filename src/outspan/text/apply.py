@@ -9,7 +9,7 @@ from torch import Tensor
 
 from outspan.devices import to_device
 from outspan.plan import Plan
-from outspan.shapes import Int64
+from outspan.shapes import Int64, describe
 from outspan.text.ops import Context, seeds_of
 from outspan.text.tokens import Encoded, Passages
 from outspan.transforms.apply import check_plan
@@ -65,9 +65,13 @@ class PadTokens:
 
     def execute(self, passages: Passages, plan: Plan) -> Int64[Tensor, "M T"]:
         """Return the tokens of a batch augmented by a plan."""
-        if not isinstance(passages, Passages):
-            raise ValueError(f"PadTokens is for texts, got {type(passages).__name__}: use Normalize for images")
+        self.check(passages)
         return apply(passages, plan)
+
+    def check(self, inputs: object) -> None:
+        """Raise a ValueError unless the inputs are a batch of documents."""
+        if not isinstance(inputs, Passages):
+            raise ValueError(f"PadTokens is for texts, got {describe(inputs)}: use Normalize for images")
 
 
 def _positions(split: Encoded, documents: np.ndarray, translated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -177,6 +177,11 @@ class Passages:
         """Return how many there are."""
         return len(self.rows)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of documents, and an area of 1 x 1: no transform mixes parts of documents."""
+        return len(self.rows), 1, 1
+
 
 def encode(
     documents: Documents,

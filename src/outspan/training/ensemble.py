@@ -16,7 +16,7 @@ from outspan import rng
 from outspan.config import Recipe, differing, with_new_names
 from outspan.data.sets import Data, is_textual, load_for
 from outspan.plan import Plan
-from outspan.policies.plain import Plain, execute
+from outspan.policies.plain import Plain
 from outspan.policies.proposals import merge
 from outspan.policies.table import build_policy, find_policy
 from outspan.shapes import Float32, Normalized, Num
@@ -205,7 +205,7 @@ class _Together:
         plan = self._draw(on_host, size)
         height, width = images.shape[-2:]
         targets = mix_labels(labels, plan, self.classes, (height, width)).view(self.drawn, size, -1)
-        inputs = execute(images, plan, self.last).view(self.drawn, size, -1)
+        inputs = self.last.execute(images, plan).view(self.drawn, size, -1)
         if self.drawn == 1:
             inputs, targets = (some.expand(len(self.members), -1, -1) for some in (inputs, targets))
         elif self.drawn < len(self.members):

@@ -19,13 +19,13 @@ from outspan.config import Recipe, differing, stored_recipe, write_recipe
 from outspan.data.sets import SETS, Data, as_read, hold_out, is_textual, load_for
 from outspan.files import digest_of, remove_partials, write_lines, write_whole
 from outspan.messages import first_line
+from outspan.models.evaluating import evaluating
 from outspan.models.from_timm import PUBLISHED
 from outspan.plan import Plan
-from outspan.policies.adversarial import Learns
 from outspan.policies.batch import Batch
 from outspan.policies.files import file_and_function
+from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import build_policy, check_for, find_policy
-from outspan.policies.uncertain import evaluating
 from outspan.training import Diverged, OnStep, Progress, Stopped, checkpoint, compositions
 from outspan.training.graphs import Learner, Replayed
 from outspan.training.metadata import RUN, check_metadata
@@ -153,7 +153,7 @@ class _Run:
         self.policy = build_policy(recipe, Replayed(model) if setting["graphs"] else model, self.data, self.last)
         # Not the compiled one: that would compile once more, for longer than it saves.
         self.judge = Replayed(self.state.model) if setting["graphs"] else self.state.model
-        self.learns = self.policy if isinstance(self.policy, Learns) else None
+        self.learns = self.policy if isinstance(self.policy, LearningPolicy) else None
         if (out / "models").is_dir() and (out / "settings.json").exists():
             raise ValueError(f"{out}: the folder of a measure, not of a run; give another")
         self.unread = _Unread(recipe.depth, device)
@@ -174,7 +174,9 @@ class _Run:
             try:
                 self.state.restore(*found)
                 if self.learns is not None:
-                    self.learns.restore({k.removeprefix("policy."): v for k, v in found[0].items() if k.startswith("policy.")})
+                    self.learns.load_state_dict(
+                        {k.removeprefix("policy."): v for k, v in found[0].items() if k.startswith("policy.")}
+                    )
             except ValueError as error:
                 raise ValueError(f"{self.out}: {error}") from None
             finished = self.state.step >= self.steps
@@ -252,7 +254,7 @@ class _Run:
         state.seconds = self.before + began - self.began
         tensors = checkpoint.pack(state.model, state.optimizer)
         if self.learns is not None:
-            tensors |= {f"policy.{name}": tensor for name, tensor in self.learns.tensors().items()}
+            tensors |= {f"policy.{name}": tensor for name, tensor in self.learns.state_dict().items()}
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
             raise Diverged(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
         meta = {"recipe": asdict(self.recipe), "data": self.about, "setting": self.setting, **state.meta()}

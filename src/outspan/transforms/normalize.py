@@ -1,13 +1,15 @@
-"""The last step: from bytes to the model's numbers, by a table that is the same everywhere."""
+"""The preprocessing of images: from bytes to the model's floats, through a table that is the same on every device."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from outspan.shapes import Images, Normalized
+from outspan.plan import Plan
+from outspan.shapes import Images, Normalized, Num, describe
 
 NOT_BYTES = (
     "images must be bytes, torch.uint8 with values from 0 to 255, got {}: "
@@ -16,9 +18,30 @@ NOT_BYTES = (
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
+@runtime_checkable
+class Preprocess(Protocol):
+    """The last step before the model: `Normalize` for images, padding and special tokens for texts."""
+
+    def __call__(self, inputs: Any, /) -> Tensor:
+        """Return the model's input of a batch, without augmentation."""
+        ...
+
+    def execute(self, inputs: Any, plan: Plan, /) -> Tensor:
+        """Apply a plan to a batch and return the model's input of its outputs."""
+        ...
+
+    def check(self, inputs: object, /) -> None:
+        """Raise a ValueError if a batch is not of the type that this preprocess takes."""
+        ...
+
+
 @dataclass(frozen=True)
 class Normalize:
-    """(value / 255 - mean) / std a channel, in float64, rounded once to `dtype`."""
+    """Normalize images per channel: (value / 255 - mean) / std, computed in float64 and rounded once to `dtype`.
+
+    >>> Normalize((0.5,), (0.5,))(torch.tensor([[[[0, 255]]]], dtype=torch.uint8)).flatten().tolist()
+    [-1.0, 1.0]
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -41,23 +64,23 @@ class Normalize:
 
     @cached_property
     def table(self) -> Tensor:
-        """The value of every byte, [channels, 256]."""
+        """The normalized value of every byte, [channels, 256]."""
         exact = (np.arange(256) / 255 - np.array(self.mean)[:, None]) / np.array(self.std)[:, None]
         if self.dtype == torch.float16:
             return torch.from_numpy(exact.astype(np.float16))
         if self.dtype == torch.bfloat16:
-            # Through float32 it would be rounded twice; to 8 bits of mantissa first, the rest is exact.
+            # A conversion through float32 would round twice. Round to 8 bits of mantissa here; the conversion is then exact.
             mantissa, exponent = np.frexp(exact)
             exact = np.ldexp(np.rint(mantissa * 256), exponent - 8)
         return torch.from_numpy(exact).to(self.dtype)
 
     @property
     def layout(self) -> torch.memory_format:
-        """How the result lies in memory."""
+        """The memory format of the result."""
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
     def __call__(self, images: Images) -> Normalized:
-        """Look up every pixel."""
+        """Return the images as floats: every byte is looked up in the table."""
         if images.dtype != torch.uint8:
             raise ValueError(NOT_BYTES.format(images.dtype))
         channels = images.shape[1]
@@ -66,18 +89,50 @@ class Normalize:
         index = images.long() + 256 * torch.arange(channels, device=images.device).view(-1, 1, 1)
         return self.table.to(images.device).flatten()[index].contiguous(memory_format=self.layout)
 
+    @cached_property
+    def fill(self) -> tuple[int, ...]:
+        """The mean as a byte per channel: the color that cutout fills with."""
+        return tuple(round(255 * min(max(mean, 0), 1)) for mean in self.mean)
 
-def normalize(
-    images: Images,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
-    *,
-    dtype: torch.dtype = torch.float32,
-    channels_last: bool = False,
-) -> Normalized:
-    """Turn bytes into the model's numbers: (value / 255 - mean) / std a channel.
+    def execute(self, images: Images, plan: Plan) -> Num[Tensor, "M C H W"]:
+        """Apply a plan and normalize its outputs; cutout fills with the mean."""
+        from outspan.transforms.apply import apply  # it imports this module
 
-    >>> normalize(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), (0.5,), (0.5,)).flatten().tolist()
-    [-1.0, 1.0]
-    """
-    return Normalize(mean, std, dtype, channels_last)(images)
+        return apply(images, plan, fill=self.fill, normalize=self)
+
+    def check(self, inputs: object) -> None:
+        """Raise a ValueError unless the inputs are a batch of images with as many channels as the mean."""
+        channels = _as_images(inputs).shape[1]
+        if len(self.mean) != channels:
+            raise ValueError(f"preprocess must have one mean per channel, got {len(self.mean)} for images of {channels}")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Scale bytes to [0, 1], for images of any number of channels."""
+
+    def __call__(self, images: Images) -> Normalized:
+        """Return the images as floats in [0, 1]."""
+        return _to_unit(images.shape[1])(images)
+
+    def execute(self, images: Images, plan: Plan) -> Num[Tensor, "M C H W"]:
+        """Apply a plan and scale its outputs; cutout fills with black."""
+        return _to_unit(images.shape[1]).execute(images, plan)
+
+    def check(self, inputs: object) -> None:
+        """Raise a ValueError unless the inputs are a batch of images."""
+        _as_images(inputs)
+
+
+SCALE: Preprocess = Scale()  # what policies use without `preprocess`
+
+
+@lru_cache(maxsize=8)
+def _to_unit(channels: int) -> Normalize:
+    return Normalize((0.0,) * channels, (1.0,) * channels)
+
+
+def _as_images(inputs: object) -> Tensor:
+    if not isinstance(inputs, Tensor) or inputs.ndim != 4:
+        raise ValueError(f"images must be a uint8 tensor [B, C, H, W], got {describe(inputs)}")
+    return inputs

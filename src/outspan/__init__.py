@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outspan import rng as rng
     from outspan import theory as theory
+    from outspan.data.image import read_image as read_image
+    from outspan.data.image import write_image as write_image
     from outspan.plan import Plan as Plan
     from outspan.policies.adversarial import Adversarial as Adversarial
     from outspan.policies.batch import Batch as Batch
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from outspan.policies.published import uniformaugment as uniformaugment
     from outspan.policies.uncertain import Uncertain as Uncertain
     from outspan.transforms.apply import apply as apply
+    from outspan.transforms.by_name import apply_ops as apply_ops
     from outspan.transforms.labels import mix_labels as mix_labels
     from outspan.transforms.normalize import Normalize as Normalize
     from outspan.transforms.table import PAPER_16 as PAPER_16
@@ -50,7 +53,9 @@ _HOMES = {
     ),
     "Adversarial": "outspan.policies.adversarial",
     "Uncertain": "outspan.policies.uncertain",
+    **dict.fromkeys(("read_image", "write_image"), "outspan.data.image"),
     "apply": "outspan.transforms.apply",
+    "apply_ops": "outspan.transforms.by_name",
     "mix_labels": "outspan.transforms.labels",
     "Normalize": "outspan.transforms.normalize",
     "PAPER_16": "outspan.transforms.table",
@@ -73,6 +78,7 @@ __all__ = [
     "Uncertain",
     "any_of",
     "apply",
+    "apply_ops",
     "augmix",
     "autoaugment",
     "blend",
@@ -80,6 +86,7 @@ __all__ = [
     "mix_labels",
     "mixup",
     "randaugment",
+    "read_image",
     "rng",
     "sequence",
     "soft_cross_entropy",
@@ -87,6 +94,7 @@ __all__ = [
     "trivialaugment",
     "uniform",
     "uniformaugment",
+    "write_image",
 ]
 
 

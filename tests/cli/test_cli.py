@@ -22,8 +22,8 @@ def test_wrong_usage_is_one_line(arguments, message, run):
 
 
 def commands(group, *path) -> list[tuple[str, ...]]:
-    found = [(*path, command.name) for command in group.registered_commands]
-    return found + [one for sub in group.registered_groups for one in commands(sub.typer_instance, *path, sub.name)]
+    names = [(*path, command.name) for command in group.registered_commands]
+    return names + [one for sub in group.registered_groups for one in commands(sub.typer_instance, *path, sub.name)]
 
 
 @pytest.mark.parametrize("command", commands(app), ids=" ".join)

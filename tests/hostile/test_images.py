@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from outspan.cli.images import read_image
+from outspan.data.image import read_image
 from outspan.data.splits import Files
 from outspan.files import write_whole
 

@@ -1,14 +1,16 @@
-"""The command line: each command reads its arguments, calls one function, and writes what comes back.
+"""The command line. Each command parses its arguments, calls one library function, and prints the result.
 
-Everything heavy is imported by the command that needs it, so that --help does not wait for torch.
+Heavy modules are imported inside the commands, so that --help does not import torch.
 """
 
 import gc
 import sys
 import traceback
 import warnings
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -19,7 +21,7 @@ from outspan.messages import first_line
 
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 
-_UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base of click's errors, wherever typer keeps click
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base class of click's errors; typer may bundle click
 
 
 def _show_version(requested: bool) -> bool:
@@ -38,31 +40,48 @@ def outspan(
     """Exact and fast data augmentation, with transforms chosen per sample."""
 
 
-app.command("train")(train.train_command)
-app.command("evaluate")(trained.evaluate)
-app.command("predict")(trained.predict_command)
-app.command("compare")(compare.compare_command)
-app.command("grid")(compare.grid_command)
-app.command("compositions")(trained.compositions)
-app.command("measure")(measure.measure_command)
-app.command("compose")(studies.compose_command)
-app.command("core")(studies.core_command)
-app.command("mixup")(studies.mixup_command)
-app.command("reproduce")(reproduce.reproduce)
-app.add_typer(data.app, name="data")
-app.add_typer(text.app, name="text")
-app.add_typer(theory.app, name="theory")
-app.command("transforms")(images.transforms)
-app.command("apply")(images.apply_command)
-app.command("gallery")(images.gallery)
+# A new command is its function and a line here.
+COMMANDS: Mapping[str, Callable[..., None] | typer.Typer] = MappingProxyType(
+    {
+        "train": train.train_command,
+        "evaluate": trained.evaluate,
+        "predict": trained.predict_command,
+        "compare": compare.compare_command,
+        "grid": compare.grid_command,
+        "compositions": trained.compositions,
+        "measure": measure.measure_command,
+        "compose": studies.compose_command,
+        "core": studies.core_command,
+        "mixup": studies.mixup_command,
+        "reproduce": reproduce.reproduce_command,
+        "transforms": images.transforms_command,
+        "apply": images.apply_command,
+        "gallery": images.gallery_command,
+        "data": data.app,
+        "text": text.app,
+        "theory": theory.app,
+    }
+)
 
 
-def _say_plainly(message: object, *_: object) -> str:
+def add_command(name: str, command: Callable[..., None] | typer.Typer) -> None:
+    """Add a command, or a group of commands, to the command line."""
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
+
+
+for _name, _command in COMMANDS.items():
+    add_command(_name, _command)
+
+
+def _format_warning(message: object, *_: object) -> str:
     return f"outspan: {printable(message)}\n"
 
 
 def _free_quietly(interruption: BaseException) -> None:
-    """Free objects that an interruption left half built, such as data loaders, without Python's warnings about them."""
+    """Free half-built objects, such as data loaders, after an interruption, without Python's warnings about them."""
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     error: BaseException | None = interruption
     while error is not None:
@@ -73,26 +92,26 @@ def _free_quietly(interruption: BaseException) -> None:
 
 
 def main() -> None:
-    """Run the command line; what the user got wrong is one red line and exit code 2, an interruption is 130."""
+    """Run the command line. An error of the user is one red line and exit code 2; an interruption is exit code 130."""
     from outspan.training import Stopped
 
-    warnings.formatwarning = _say_plainly
+    warnings.formatwarning = _format_warning
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="outspan", standalone_mode=False) or 0)
     except (_UsageError, ValueError) as error:
         message, code = getattr(error, "format_message", error.__str__)(), 2
     except OSError as error:  # a folder that is a file, a full disk
         message, code = f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), 2
-    except (RuntimeError, MemoryError) as error:  # a worker that was killed, more than there is memory for
+    except (RuntimeError, MemoryError) as error:  # a killed worker process, out of memory
         message, code = first_line(error), 2
     except Stopped as error:
         message, code = str(error), 130
     except (KeyboardInterrupt, typer.Abort) as error:
         message, code = "interrupted", 130
         _free_quietly(error)
-    if message.lstrip().startswith("Usage:"):  # a group without a command: its help, as it is
+    if message.lstrip().startswith("Usage:"):  # a group without a command: print its help
         echo_lines(message)
         sys.exit(0)
-    with suppress(OSError):  # a terminal that was closed
+    with suppress(OSError):  # the terminal is closed
         echo_error(message)
     sys.exit(code)

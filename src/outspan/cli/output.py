@@ -1,10 +1,10 @@
-"""What commands print. Names of files and classes come from outside: nothing in them may control the terminal."""
+"""Print messages. Names of files and classes are not trusted: control characters in them are escaped."""
 
 import typer
 
 
 def printable(text: object, keep: str = "") -> str:
-    r"""Return a text with every character that cannot be printed escaped as Python does, except those in `keep`.
+    r"""Return a text with all non-printable characters escaped as in Python, except those in `keep`.
 
     >>> print(printable("cat\x1b[31m\n"))
     cat\x1b[31m\n
@@ -20,7 +20,7 @@ def echo(message: object = "", *, err: bool = False) -> None:
 
 
 def echo_lines(message: object) -> None:
-    """Print a message of several lines. It must have no names from outside, unless they are escaped already."""
+    """Print a message of several lines. Names that are not trusted must be escaped before."""
     typer.echo(printable(message, keep="\n"))
 
 

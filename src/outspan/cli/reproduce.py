@@ -15,7 +15,7 @@ from outspan.files import write_json
 METHODS = "baseline,ra,uncertain"
 
 
-def reproduce(
+def reproduce_command(
     table: Annotated[
         str | None, typer.Argument(help="table-1 … table-7, figure-1 … figure-6 or imdb. Lists all if omitted.")
     ] = None,

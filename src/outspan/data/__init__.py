@@ -1,19 +1,7 @@
-"""Data sets: bytes [N, C, H, W] and class numbers, read from the files their authors publish, or embedded."""
+"""Data sets: bytes [N, C, H, W] and class numbers, read from the files their authors publish, or included."""
 
-from importlib.resources import files
+from outspan.data.image import example_image as example_image
+from outspan.data.image import read_image as read_image
+from outspan.data.image import write_image as write_image
 
-import numpy as np
-import torch
-from PIL import Image
-
-from outspan.shapes import Images
-
-
-def example_image() -> Images:
-    """Return the embedded photograph, [1, 3, 224, 224] bytes.
-
-    Chelsea the cat by Stefan van der Walt, CC0; cropped and reduced from scikit-image's copy.
-    """
-    with files("outspan.data").joinpath("cat.png").open("rb") as file:
-        array = np.array(Image.open(file))
-    return torch.from_numpy(array.transpose(2, 0, 1).copy()).unsqueeze(0)
+__all__ = ["example_image", "read_image", "write_image"]

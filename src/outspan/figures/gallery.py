@@ -1,4 +1,4 @@
-"""One picture of every transform at several levels."""
+"""A figure of every transform at several levels."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class Strip:
 
 
 def gallery(image: Images, *, side: int = 160) -> Figure:
-    """Return a 16:9 figure with a strip for every transform: [1, C, H, W] bytes at four levels of each."""
+    """Return a 16:9 figure of an image [1, C, H, W], with one strip of up to four levels per transform."""
     strips = _strips(_square(image, side))
     rows = -(-len(strips) // _COLUMNS)
     figure = Figure(figsize=(16, 9), dpi=150, facecolor="white")
@@ -45,22 +45,21 @@ def gallery(image: Images, *, side: int = 160) -> Figure:
 
 
 def _strips(image: Images) -> list[Strip]:
-    pair = torch.cat([image, image.flip(2)])  # mixing transforms take in the image turned upside down
+    pair = torch.cat([image, image.flip(2)])  # the partner of mixing transforms is the image upside down
     singles, strips = [("the image", _pixels(image))], []
     for name, transform in TRANSFORMS.items():
         if name == "identity":
             continue
         levels = _levels(transform)
-        pictures = [_pixels(out.unsqueeze(0)) for out in apply(pair, _plan(name, levels))]
+        pictures = [_pixels(image.unsqueeze(0)) for image in apply(pair, _plan(name, levels))]
         title = name.replace("_", " ")
         if len(pictures) == 1:
             singles.append((title, pictures[0]))
         else:
-            strips.append(
-                Strip(title + (f", {transform.unit}" if transform.unit else ""), pictures, _captions(transform, levels))
-            )
-    first = [singles[i : i + _THUMBS] for i in range(0, len(singles), _THUMBS)]
-    return [Strip("no level", [p for _, p in part], [t for t, _ in part]) for part in first] + strips
+            unit = f", {transform.unit}" if transform.unit else ""
+            strips.append(Strip(title + unit, pictures, _captions(transform, levels)))
+    groups = [singles[i : i + _THUMBS] for i in range(0, len(singles), _THUMBS)]
+    return [Strip("no level", [picture for _, picture in group], [title for title, _ in group]) for group in groups] + strips
 
 
 def _levels(transform: Transform) -> list[float]:
@@ -72,7 +71,7 @@ def _levels(transform: Transform) -> list[float]:
 def _plan(name: str, levels: list[float]) -> Plan:
     rows = len(levels)
     return Plan.of(
-        [[name]] * rows + [[]],  # the last row is the partner
+        [[name]] * rows + [[]],  # the final row is the partner
         levels=[[level] for level in levels] + [[]],
         places=[[list(_PLACES[i])] for i in range(rows)] + [[]],
         partners=[[rows]] * rows + [[]],

@@ -11,7 +11,7 @@ from PIL import Image
 
 from fuzz.contract import attempt, expect
 from fuzz.mutate import Draw, mutate, pick
-from outspan.cli.images import read_image
+from outspan.data.image import read_image
 from outspan.data.readers import read_cropped, read_fitted
 
 FORMS = (

@@ -37,7 +37,7 @@ from outspan.policies.losses import soft_cross_entropy
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import Proposal, Step, any_of, over_range, sequence
 from outspan.policies.published import randaugment, trivialaugment
-from outspan.policies.table import transforms_of
+from outspan.policies.table import parse_transforms
 from outspan.policies.targets import make_targets
 from outspan.policies.uncertain import Uncertain, choose
 from outspan.training.graphs import Learner, Replayed
@@ -78,7 +78,7 @@ class Variant:
 
 
 SMALL = "wide_resnet-16-1"
-NO_MIXUP = ",".join(name for name in transforms_of("paper16") if name != "mixup")
+NO_MIXUP = ",".join(name for name in parse_transforms("paper16") if name != "mixup")
 VARIANTS: dict[str, Variant] = {
     "none": Variant(depth=0),
     "random": Variant(),
@@ -136,7 +136,7 @@ def proposal_of(variant: Variant) -> Proposal:
         return randaugment(3, 4)
     if variant.base == "trivialaugment":
         return trivialaugment()
-    ranges = [over_range(name, 0.5) for name in transforms_of(variant.transforms)]
+    ranges = [over_range(name, 0.5) for name in parse_transforms(variant.transforms)]
     s = variant.strength
     steps = [Step(step.name, s * step.low, s * step.high, s * step.probability) for step in ranges]
     return any_of(steps, variant.depth, replacement=False)

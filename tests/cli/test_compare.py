@@ -36,7 +36,7 @@ def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
     [
         (("--policies", "none,nne"), "unknown policy 'nne', did you mean 'none'"),
         (("--set", "seed=7"), "compare sets seed itself, so --set seed is not allowed: use --policies and --seeds"),
-        (("--policies", "mixup,uncertain", "--set", "same_class=0.5"), "same_class is for policies that do not choose"),
+        (("--policies", "mixup,uncertain", "--set", "same_class=0.5"), "same_class is for policies that do not use the model"),
         (("--policies", "none,pba"), "policy 'pba' needs policy_file"),
         (("--data", "nothing"), "unknown data set 'nothing'"),
     ],

@@ -73,5 +73,5 @@ def test_refusals():
         with pytest.raises(ValueError, match="same_class is out of range"):
             Recipe(same_class=share)
     digits = load("digits")
-    with pytest.raises(ValueError, match="same_class is for policies that do not choose"):
+    with pytest.raises(ValueError, match="same_class is for policies that do not use the model"):
         build_policy(Recipe(policy="uncertain", same_class=0.5), torch.nn.Identity(), digits, Normalize((0.0,), (1.0,)))

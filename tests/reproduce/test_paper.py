@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from outspan.cli import app
 from outspan.config import read_recipe
-from outspan.policies.table import transforms_of
+from outspan.policies.table import parse_transforms
 from outspan.reproduce import paper
 from outspan.reproduce.cells import ROWS
 from outspan.reproduce.paper import HOME, PAPER, status
@@ -111,7 +111,7 @@ def test_its_command_can_be_pasted(name, monkeypatch):
         if given.get("recipe"):
             read_recipe(given["recipe"])
         if given.get("transforms"):
-            transforms_of(given["transforms"])
+            parse_transforms(given["transforms"])
 
 
 def test_the_twenty_transforms_are_the_papers():

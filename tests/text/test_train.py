@@ -281,11 +281,11 @@ def test_a_comparison_and_a_grid_cut_their_documents_once(corpus, tiny_model, tm
     [
         (
             {"policy": "randaugment"},
-            "the policy of text is one of none, random, uncertain, sequence, without defaults, got 'randaugment'",
+            "policy 'randaugment' is not for texts: use one of none, random, uncertain, sequence",
         ),
-        ({"defaults": "cifar"}, "without defaults, got 'uncertain' with the defaults 'cifar'"),
-        ({"transforms": "rotate"}, r"unknown transform 'rotate'.*known: switchout"),
-        ({"transforms": "paper3"}, r"back_translation needs a cache.*outspan text backtranslate"),
+        ({"defaults": "cifar"}, "defaults for texts must be one of none, got 'cifar'"),
+        ({"transforms": "rotate"}, "transform 'rotate' is not for texts: use one of switchout"),
+        ({"transforms": "paper3"}, r"'back_translation' needs a cache.*outspan text backtranslate"),
         ({"transforms": "paper3", "cache": "none.jsonl"}, r"none\.jsonl: No such file"),
         ({"length": 65}, "length must be at most the 64 positions of .*, got 65"),
         ({"model": "no/such/folder"}, r"model 'no/such/folder' cannot be loaded"),
@@ -320,7 +320,7 @@ def test_a_policy_of_images_is_refused_before_anything_is_trained(corpus, tiny_m
     with pytest.raises(SystemExit) as exited:
         main()
     assert exited.value.code == 2
-    assert "the policy of text is one of" in capsys.readouterr().err.replace("\n", " ")
+    assert "is not for texts: use one of" in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "compared").exists()
 
 

@@ -107,10 +107,10 @@ def probability_for(recipe: Any, requested: float | None) -> float:
 def names_in(text: str, recipe: Any) -> tuple[str, ...]:
     """Return transforms given with commas, each once; "all", or of a named set those, that can be measured on the data."""
     from outspan.measurement.study import measurable
-    from outspan.policies.table import SETS_OF_TRANSFORMS
+    from outspan.policies.table import TRANSFORM_SETS
 
-    if text.strip() in ("all", *SETS_OF_TRANSFORMS):
-        requested = SETS_OF_TRANSFORMS.get(text.strip())
+    if text.strip() in ("all", *TRANSFORM_SETS):
+        requested = TRANSFORM_SETS.get(text.strip())
         return tuple(name for name in measurable(recipe.data, recipe.cache) if requested is None or name in requested)
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 

@@ -43,13 +43,13 @@ def train_command(
     """
     from outspan.config import make_recipe, read_changes, scaled
     from outspan.data.sets import noun_of
-    from outspan.policies.table import check_recipe, without_effect
+    from outspan.policies.table import check_recipe, ignored_keys
     from outspan.training.loop import train
 
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
     given = make_recipe(recipe, [*options, *(changes or [])], noun_of)
     check_recipe(given)
-    if unused := without_effect(read_changes(changes or []), given.policy):
+    if unused := ignored_keys(read_changes(changes or []), given.policy):
         echo(f"outspan: policy {given.policy} ignores these keys: {', '.join(unused)}", err=True)
     with training_progress(reads=True) as on_step:
         summary = train(

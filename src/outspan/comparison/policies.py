@@ -12,7 +12,7 @@ from outspan.config import Recipe
 from outspan.data.sets import noun_of
 from outspan.devices import default_device
 from outspan.files import write_json
-from outspan.policies.table import check_for, check_recipe, find_policy, has_baseline
+from outspan.policies.table import check_noun, check_recipe, find_policy, with_own_crops
 from outspan.training.loop import Summary, train
 from outspan.training.pool import Watch, named, run_all, unwatched
 
@@ -92,7 +92,7 @@ def compare(
         watch: called with the title of each run. It returns a context manager for the run's `on_step` callback.
     """
     recipes = _recipes(recipe, policies)
-    order = sorted(itertools.product(recipes, range(seeds)), key=lambda task: not find_policy(task[0]).asks_model)
+    order = sorted(itertools.product(recipes, range(seeds)), key=lambda task: not find_policy(task[0]).uses_model)
     tasks = {}
     for policy, seed in order:  # the slowest first, so that no slow run is left alone at the end
         title, folder = f"{policy}, seed {seed}", out / f"{policy}-{seed}"
@@ -113,10 +113,11 @@ def _recipes(recipe: Recipe, policies: Sequence[str]) -> dict[str, Recipe]:
         policy_file = recipe.policy_file if find_policy(name).needs_file else ""
         recipes[name] = replace(recipe, policy=name, policy_file=policy_file)
         check_recipe(recipes[name])
-        check_for(recipes[name], noun_of(recipe.data))
-    if "baseline" in recipes and len(recipes) > 1 and recipe.defaults == "none" and has_baseline(recipe.data):
+        check_noun(recipes[name], noun_of(recipe.data))
+    cropped = with_own_crops(recipes, recipe.data)
+    if cropped and len(cropped) < len(recipes) and recipe.defaults == "none":
         fair = "For a fair comparison add `--set defaults=flip` or `--set defaults=cifar-cutout`."
-        warnings.warn(f"only `baseline` crops and flips. {fair}", stacklevel=3)
+        warnings.warn(f"only `{cropped[0]}` crops and flips. {fair}", stacklevel=3)
     return recipes
 
 

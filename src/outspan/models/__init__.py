@@ -40,7 +40,7 @@ def is_for_images(name: str) -> bool:
     return name.startswith("timm:") or any(_numbers(pattern, name) is not None for pattern in FAMILIES)
 
 
-def check_for(name: str, noun: str) -> None:
+def check_noun(name: str, noun: str) -> None:
     """Refuse a model of images for texts."""
     if noun == "texts" and is_for_images(name):
         raise ValueError(f"model {shown(name)} is for images; for text give a name on the hub or a folder")

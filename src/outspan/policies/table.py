@@ -1,9 +1,9 @@
-"""Policies by name, as recipes and the command line ask for them."""
+"""The policies of recipes and the command line, by name. A new policy is its module and one line of POLICIES."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TypedDict
 
 from torch import nn
 
@@ -17,9 +17,9 @@ from outspan.policies.proposals import Proposal, Schedule, Step, blend, over_ran
 from outspan.policies.protocols import Policy
 from outspan.policies.uncertain import Uncertain
 from outspan.transforms.normalize import Preprocess
-from outspan.transforms.table import ALL, PAPER_16, TEXT_TRANSFORMS, TRANSFORMS, find
+from outspan.transforms.table import ALL, BY_NOUN, PAPER_16
 
-SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+TRANSFORM_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "paper16": PAPER_16,
         "geometric": ("rotate", "shear_x", "shear_y", "translate_x", "translate_y", "cutout"),
@@ -27,50 +27,57 @@ SETS_OF_TRANSFORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "paper3": ("switchout", "word_replacement", "back_translation"),
     }
 )
-# Which published tables a data set takes; others take CIFAR's.
-_FAMILY = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
-_TABLE = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})  # of AutoAugment, where it is not CIFAR's
+# Data sets whose published settings are not those of CIFAR.
+_FAMILIES = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
+_AUTOAUGMENT_TABLES = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})
+_DEFAULTS = MappingProxyType({"images": tuple(published.DEFAULTS), "texts": ("none",)})
+
+
+class Common(TypedDict):
+    """The arguments that all policies take."""
+
+    classes: int
+    defaults: str
+    preprocess: Preprocess
+    seed: int
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a policy is built from: the recipe, and what the data and the model add to it."""
+    """What a policy is built from: the recipe, the model, and properties of the data."""
 
     recipe: Recipe
     model: nn.Module
     preprocess: Preprocess
     classes: int
-    family: str  # whose published tables the data takes
-    side: int  # of an image
+    family: str  # whose published settings apply to the data
+    shape: tuple[int, ...]  # of a sample
     epoch_steps: int
 
     @property
-    def common(self) -> dict[str, Any]:
+    def common(self) -> Common:
         """The arguments that all policies take."""
-        return {
-            "classes": self.classes,
-            "defaults": self.recipe.defaults,
-            "preprocess": self.preprocess,
-            "seed": self.recipe.seed,
-        }
+        recipe = self.recipe
+        return {"classes": self.classes, "defaults": recipe.defaults, "preprocess": self.preprocess, "seed": recipe.seed}
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A policy of a recipe: how to build it, which keys of a recipe it takes, and its properties.
+    """A policy of a recipe: how to build it, which keys of the recipe it reads, and its properties.
 
-    All policies take `defaults`, and those that do not ask the model take `same_class`.
+    All policies read `defaults`. Policies that do not use the model also read `same_class`.
     """
 
     build: Callable[[Context], Policy]
     keys: tuple[str, ...] = ()
-    for_text: bool = False
-    asks_model: bool = False  # scores or learns while the model trains, which makes a step longer
-    rows: Callable[[Recipe], int] = lambda recipe: 1  # trained on per image
+    nouns: tuple[str, ...] = ("images",)  # what it augments
+    uses_model: bool = False  # to score or to learn, which makes a training step slower
+    crops: bool = False  # has its own crops and flips, so that it needs no `defaults`
+    rows: Callable[[Recipe], int] = lambda recipe: 1  # augmented samples per sample
 
     @property
     def needs_file(self) -> bool:
-        """Whether it is read from a published file."""
+        """Whether the policy is read from a published file."""
         return "policy_file" in self.keys
 
 
@@ -112,116 +119,117 @@ def _pba(context: Context) -> Schedule:
 
 def _uniform(context: Context) -> Proposal:
     recipe = context.recipe
-    names = transforms_of(recipe.transforms)
+    names = parse_transforms(recipe.transforms)
     return uniform(recipe.depth, transforms=names, probability=recipe.probability, profile=recipe.profile)
 
 
 def _steps(context: Context) -> list[Step]:
-    """Return the transforms of a recipe in their order, each as `uniform` would apply it."""
+    """Return the transforms of a recipe in order, each over the range that `uniform` draws from."""
     recipe = context.recipe
-    return [over_range(name, recipe.probability, recipe.profile) for name in transforms_of(recipe.transforms)]
+    return [over_range(name, recipe.probability, recipe.profile) for name in parse_transforms(recipe.transforms)]
 
 
 _UNIFORM = ("transforms", "depth", "probability", "profile")
 _LISTED = ("transforms", "probability", "profile")
 _CHOOSING = ("candidates", "keep", "select", "score", "score_every")
 _LEARNING = ("adversaries", "subpolicies", "controller_lr", "entropy")
+_ALL_NOUNS = ("images", "texts")
 POLICIES: Mapping[str, Spec] = MappingProxyType(
     {
-        "none": Spec(_plain(lambda context: sequence()), for_text=True),
-        "baseline": Spec(_plain(lambda context: published.BASELINES[context.family])),
-        "random": Spec(_plain(_uniform), _UNIFORM, for_text=True),
-        "uncertain": Spec(_uncertain, (*_UNIFORM, *_CHOOSING), for_text=True, asks_model=True, rows=lambda recipe: recipe.keep),
+        "none": Spec(_plain(lambda context: sequence()), nouns=_ALL_NOUNS),
+        "baseline": Spec(_plain(lambda context: published.BASELINES[context.family]), crops=True),
+        "random": Spec(_plain(_uniform), _UNIFORM, _ALL_NOUNS),
+        "uncertain": Spec(_uncertain, (*_UNIFORM, *_CHOOSING), _ALL_NOUNS, uses_model=True, rows=lambda recipe: recipe.keep),
         "randaugment": Spec(
             _plain(lambda context: published.randaugment(context.recipe.depth, context.recipe.magnitude)),
             ("depth", "magnitude"),
         ),
-        "trivialaugment": Spec(_plain(lambda context: published.trivialaugment(side=context.side))),
+        "trivialaugment": Spec(_plain(lambda context: published.trivialaugment(side=context.shape[-1]))),
         "uniformaugment": Spec(_plain(lambda context: published.uniformaugment(context.recipe.depth)), ("depth",)),
-        "autoaugment": Spec(_plain(lambda context: published.autoaugment(_TABLE.get(context.family, "cifar")))),
+        "autoaugment": Spec(_plain(lambda context: published.autoaugment(_AUTOAUGMENT_TABLES.get(context.family, "cifar")))),
         "augmix": Spec(_plain(lambda context: published.augmix())),
         "mixup": Spec(_plain(lambda context: published.mixup())),
         "cutmix": Spec(_plain(lambda context: published.cutmix())),
         "fastautoaugment": Spec(_plain(lambda context: files.fast_autoaugment(context.recipe.policy_file)), ("policy_file",)),
         "pba": Spec(_plain(_pba), ("policy_file", "policy_epochs")),
-        "adversarial": Spec(_adversarial, _LEARNING, asks_model=True, rows=lambda recipe: recipe.adversaries),
-        "sequence": Spec(_plain(lambda context: sequence(*_steps(context))), _LISTED, for_text=True),
+        "adversarial": Spec(_adversarial, _LEARNING, uses_model=True, rows=lambda recipe: recipe.adversaries),
+        "sequence": Spec(_plain(lambda context: sequence(*_steps(context))), _LISTED, _ALL_NOUNS),
         "blend": Spec(_plain(lambda context: blend(*_steps(context))), _LISTED),
     }
 )
 
 
-def transforms_of(text: str) -> tuple[str, ...]:
-    """Return the transforms that a recipe names: "paper16", "geometric", for text "words", "paper3", or names with commas."""
-    if text in SETS_OF_TRANSFORMS:
-        return SETS_OF_TRANSFORMS[text]
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if name not in ALL:
-            raise unknown("transform", name, [*SETS_OF_TRANSFORMS, *ALL])
-    return names
-
-
-def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Preprocess) -> Policy:
-    """Return the policy of a recipe for a model on a data set."""
-    check_recipe(recipe)
-    check_for(recipe, data.train.noun)
-    family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILY.get(data.name, "cifar")
-    epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
-    side = data.train.shape[-1] if data.train.shape else 0  # documents have no shape before they are tokenized
-    return POLICIES[recipe.policy].build(Context(recipe, model, preprocess, len(data.classes), family, side, epoch_steps))
-
-
-def check_recipe(recipe: Recipe) -> None:
-    """Refuse an unknown policy, and what a policy cannot be given."""
-    spec = find_policy(recipe.policy)
-    if recipe.same_class != -1 and spec.asks_model:
-        raise ValueError(f"same_class is for policies that do not choose, got the policy {recipe.policy!r}")
-    if spec.needs_file and not recipe.policy_file:
-        raise ValueError(f"policy {recipe.policy!r} needs policy_file, the file that its authors publish")
-    if recipe.policy_file and not spec.needs_file:
-        names = " and ".join(name for name, other in POLICIES.items() if other.needs_file)
-        raise ValueError(f"policy_file is for {names}, got it with policy {recipe.policy!r}")
-
-
 def find_policy(name: str) -> Spec:
-    """Return a policy by name; an unknown name is a ValueError with the nearest known one."""
+    """Return a policy by name; an unknown name raises a ValueError that suggests the nearest known one."""
     if name not in POLICIES:
         raise unknown("policy", name, POLICIES)
     return POLICIES[name]
 
 
-def has_baseline(data: str) -> bool:
-    """Return whether the policy "baseline" does anything to a data set."""
-    return _FAMILY.get(data) != "none"
+def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Preprocess) -> Policy:
+    """Return the policy of a recipe for a model and a data set."""
+    check_recipe(recipe)
+    check_noun(recipe, data.train.noun)
+    family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILIES.get(data.name, "cifar")
+    epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
+    context = Context(recipe, model, preprocess, len(data.classes), family, data.train.shape, epoch_steps)
+    return POLICIES[recipe.policy].build(context)
 
 
-def without_effect(keys: Iterable[str], policy: str) -> list[str]:
-    """Return the keys that are other policies' and that this one does not take."""
+def parse_transforms(text: str) -> tuple[str, ...]:
+    """Return the transforms that a recipe names: the name of a set (TRANSFORM_SETS), or names separated by commas."""
+    if text in TRANSFORM_SETS:
+        return TRANSFORM_SETS[text]
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in ALL:
+            raise unknown("transform", name, [*TRANSFORM_SETS, *ALL])
+    return names
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Raise a ValueError for an unknown policy, or for keys that the policy needs or cannot take."""
+    spec = find_policy(recipe.policy)
+    if recipe.same_class != -1 and spec.uses_model:
+        raise ValueError(f"same_class is for policies that do not use the model, got policy {recipe.policy!r}: set it to -1")
+    if spec.needs_file and not recipe.policy_file:
+        raise ValueError(f"policy {recipe.policy!r} needs policy_file, the file that its authors published")
+    if recipe.policy_file and not spec.needs_file:
+        names = " and ".join(name for name, other in POLICIES.items() if other.needs_file)
+        raise ValueError(f"policy_file is for {names}, got it with policy {recipe.policy!r}")
+
+
+def check_noun(recipe: Recipe, noun: str) -> None:
+    """Raise a ValueError if the policy, the defaults or a transform of a recipe cannot augment "images", or "texts"."""
+    spec = find_policy(recipe.policy)
+    if noun not in spec.nouns:
+        names = ", ".join(name for name, other in POLICIES.items() if noun in other.nouns)
+        raise ValueError(f"policy {recipe.policy!r} is not for {noun}: use one of {names}")
+    if recipe.defaults not in _DEFAULTS[noun]:
+        raise ValueError(f"defaults for {noun} must be one of {', '.join(_DEFAULTS[noun])}, got {recipe.defaults!r}")
+    names = parse_transforms(recipe.transforms) if "transforms" in spec.keys else ()
+    for name in names:
+        if name not in BY_NOUN[noun]:
+            raise ValueError(f"transform {name!r} is not for {noun}: use one of {', '.join(BY_NOUN[noun])}")
+    if "back_translation" in names and not recipe.cache:
+        command = "`outspan text backtranslate CORPUS -o cache.jsonl`, then `--set cache=cache.jsonl`"
+        raise ValueError(f"transform 'back_translation' needs a cache of translated sentences: run {command}")
+
+
+def ignored_keys(keys: Iterable[str], policy: str) -> list[str]:
+    """Return the keys that only other policies read."""
     others = {key for spec in POLICIES.values() for key in spec.keys}
     return [key for key in keys if key in others and key not in POLICIES[policy].keys]
 
 
-def check_for(recipe: Recipe, noun: str) -> None:
-    """Refuse a policy or transforms that are not for "images", or not for "texts"."""
-    if noun == "texts":
-        return _check_text(recipe)
-    for name in transforms_of(recipe.transforms) if "transforms" in find_policy(recipe.policy).keys else ():
-        if name in TEXT_TRANSFORMS:
-            raise ValueError(f"transform {name!r} is for text; for images there are {', '.join(TRANSFORMS)}")
+def with_own_crops(policies: Iterable[str], data: str) -> list[str]:
+    """Return the policies that crop and flip the images of a data set without any `defaults`."""
+    return [name for name in policies if POLICIES[name].crops and _FAMILIES.get(data) != "none"]
 
 
-def _check_text(recipe: Recipe) -> None:
-    if not find_policy(recipe.policy).for_text or recipe.defaults != "none":
-        asked = f"{recipe.policy!r} with the defaults {recipe.defaults!r}"
-        names = ", ".join(name for name, spec in POLICIES.items() if spec.for_text)
-        raise ValueError(f"the policy of text is one of {names}, without defaults, got {asked}")
-    names = transforms_of(recipe.transforms) if recipe.policy != "none" else ()
-    for name in names:
-        find(name, TEXT_TRANSFORMS)
-    if "back_translation" in names and not recipe.cache:
-        how = "outspan text backtranslate CORPUS -o cache.jsonl, then --set cache=cache.jsonl"
-        raise ValueError(f"back_translation needs a cache of translated sentences: {how}")
+def augmentation_of(recipe: Recipe) -> str:
+    """Return a short name of a recipe's augmentation: its transforms if its policy reads them, else the policy."""
+    return recipe.transforms.replace(",", "+") if "transforms" in find_policy(recipe.policy).keys else recipe.policy
 
 
 def _select(text: str) -> str | float:

@@ -18,7 +18,7 @@ from outspan.data.sets import Data, is_textual, load_for
 from outspan.plan import Plan
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import merge
-from outspan.policies.table import build_policy, find_policy
+from outspan.policies.table import augmentation_of, build_policy, find_policy
 from outspan.shapes import Float32, Normalized, Num
 from outspan.training import OnStep, Progress, Stopped, checkpoint
 from outspan.training.graphs import Learner
@@ -65,7 +65,7 @@ class Ensemble(nn.Module):
 def is_batchable(recipe: Recipe) -> bool:
     """Return whether a recipe can be a member: a perceptron, a policy that does not ask the model, images all alike in size."""
     perceptron = re.fullmatch("mlp(-[1-9][0-9]*)?", recipe.model) is not None
-    asks = find_policy(recipe.policy).asks_model
+    asks = find_policy(recipe.policy).uses_model
     return perceptron and not asks and not recipe.validation and recipe.crop == "centre" and not is_textual(recipe.data)
 
 
@@ -245,9 +245,10 @@ class _Together:
         """Return the mean loss; one that is not finite is refused, with its member."""
         for recipe, loss in zip(self.members, losses.tolist(), strict=True):
             if not math.isfinite(loss):
-                kind = "baseline" if recipe.policy == "none" else recipe.transforms.replace(",", "+")
                 at = f"at step {self.step - 1}, epoch {epoch}"
-                raise ValueError(f"{kind}, seed {recipe.seed}: the loss is {loss} {at}: try a smaller lr, or leave it out")
+                raise ValueError(
+                    f"{augmentation_of(recipe)}, seed {recipe.seed}: the loss is {loss} {at}: try a smaller lr, or leave it out"
+                )
         return float(losses.mean())
 
     def _save(self, out: Path) -> None:

@@ -25,7 +25,7 @@ from outspan.plan import Plan
 from outspan.policies.batch import Batch
 from outspan.policies.files import file_and_function
 from outspan.policies.protocols import LearningPolicy
-from outspan.policies.table import build_policy, check_for, find_policy
+from outspan.policies.table import build_policy, check_noun, find_policy
 from outspan.training import Diverged, OnStep, Progress, Stopped, checkpoint, compositions
 from outspan.training.graphs import Learner, Replayed
 from outspan.training.metadata import RUN, check_metadata
@@ -122,8 +122,8 @@ class _Run:
         self.recipe, self.out, self.device = recipe, out, device
         self.data = data
         kept, held = hold_out(self.data.train, recipe.validation, recipe.seed)
-        check_for(recipe, kept.noun)  # before texts are tokenized, which takes time
-        models.check_for(recipe.model, kept.noun)
+        check_noun(recipe, kept.noun)  # before texts are tokenized, which takes time
+        models.check_noun(recipe.model, kept.noun)
         split, self.test = as_read(kept, recipe, train=True), as_read(self.data.test, recipe)
         if held is not None and self.data.validation is not None:
             raise ValueError(f"validation must be 0 where the data has a validation split of its own, got {recipe.validation}")

@@ -97,6 +97,7 @@ PAPER_16 = (
 )  # fmt: skip
 
 
+BY_NOUN: Mapping[str, Mapping[str, Transform]] = MappingProxyType({"images": TRANSFORMS, "texts": TEXT_TRANSFORMS})
 ALL: Mapping[str, Transform] = MappingProxyType({**TRANSFORMS, **TEXT_TRANSFORMS})
 
 

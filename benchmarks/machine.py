@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from outspan.reproduce.paper import commit
+from outspan.files import commit
 
 try:
     from outspan.kernels.cpu._cpu import instruction_set

@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -57,3 +58,18 @@ def test_what_a_kill_left_is_removed(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
     remove_partials(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["b.txt"]
+
+
+def test_commit_is_that_of_the_clone_or_the_variable(tmp_path, monkeypatch):
+    monkeypatch.delenv("COMMIT", raising=False)
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x", "-C", str(tmp_path))
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    monkeypatch.setattr(files, "HOME", tmp_path)
+    log = subprocess.run([*git, "log", "--format=%H"], check=True, capture_output=True, text=True)
+    assert files.commit() == log.stdout.strip() != ""
+    (tmp_path / "inside").mkdir()
+    monkeypatch.setattr(files, "HOME", tmp_path / "inside")  # installed inside the clone of another project
+    assert files.commit() == ""
+    monkeypatch.setenv("COMMIT", "abc")
+    assert files.commit() == "abc"

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,16 @@ def digest_of(name: str) -> str:
     """Return what tells a file from a changed one, "" where there is none."""
     path = Path(name)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def commit() -> str:
+    """Return the git commit of this clone, or $COMMIT if it is set; "" without either."""
+    if commit := os.environ.get("COMMIT"):
+        return commit
+    if not (HOME / ".git").exists():  # git would search the parent folders
+        return ""
+    try:
+        command = ["git", "rev-parse", "HEAD"]
+        return subprocess.run(command, capture_output=True, text=True, cwd=HOME).stdout.strip()  # noqa: S603, a fixed command
+    except OSError:  # git is not installed
+        return ""

@@ -11,8 +11,9 @@ import pytest
 
 from made import make_official
 from outspan.config import read_values
-from outspan.reproduce import paper
-from outspan.reproduce.cells import ROWS
+from outspan.files import HOME
+from outspan.reproduce import status
+from outspan.reproduce.paper import PAPER, ROWS
 
 CELLS = ("--rows", "svhn/wrn-28-10", "--methods", "baseline,ra,ta,uncertain,pba", "--seeds", "2", "--scale", "0.001")
 
@@ -22,10 +23,10 @@ def narrow(tmp_path, monkeypatch):
     """The paper's recipe of SVHN with a narrow model and small batches, and 600 made images."""
     (tmp_path / "recipes" / "paper").mkdir(parents=True)
     for name in ROWS.values():
-        text = (paper.HOME / "recipes" / "paper" / f"{name}.toml").read_text()
+        text = (HOME / "recipes" / "paper" / f"{name}.toml").read_text()
         text = text.replace("wide_resnet-28-10", "wide_resnet-10-1").replace("batch = 128", "batch = 4")
         (tmp_path / "recipes" / "paper" / f"{name}.toml").write_text(text)
-    monkeypatch.setattr(paper, "HOME", tmp_path)
+    monkeypatch.setattr(status, "HOME", tmp_path)
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "120")
     make_official("svhn", tmp_path)
@@ -34,9 +35,9 @@ def narrow(tmp_path, monkeypatch):
 
 def test_everything_is_listed(run):
     out = run("reproduce")
-    for name, item in paper.PAPER.items():
+    for name, item in PAPER.items():
         assert f"{name}  {item.title}" in out
-    assert out.count("measured here: ") + out.count("runnable") + out.count("needs data that is not here: ") == 14
+    assert out.count("measured here: ") + out.count("runnable") + out.count("needs data that is not available: ") == 14
 
 
 def test_a_table_without_rows_shows_the_papers_numbers_and_trains_nothing(run, narrow, monkeypatch):
@@ -62,12 +63,12 @@ def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, m
     assert lines["svhn/wrn-28-10", "ta"].split()[-2:] == ["*", "-"]
     assert "svhn/wrn-28-10 pba: needs --policy-file pba=FILE: schedules/" in out
     assert "* scaled: 0.001 of the epochs and images (at least 1 epoch and 2 batches). Not comparable" in out
-    found = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())
-    assert [(cell["method"], cell["seeds"], len(cell["accuracies"])) for cell in found["cells"]] == [
+    result = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())
+    assert [(cell["method"], cell["seeds"], len(cell["accuracies"])) for cell in result["cells"]] == [
         ("baseline", [0, 1], 2), ("pba", [], 0), ("ra", [0, 1], 2), ("ta", [0, 1], 2), ("uncertain", [0, 1], 2),
     ]  # fmt: skip
-    assert found["commit"] == "abc"
-    assert [cell["recipe"].get("policy") for cell in found["cells"]] == [
+    assert result["commit"] == "abc"
+    assert [cell["recipe"].get("policy") for cell in result["cells"]] == [
         "baseline", None, "randaugment", "trivialaugment", "uncertain",
     ]  # fmt: skip
     before = {path: path.stat().st_mtime_ns for path in Path(narrow / "out").rglob("*.safetensors")}
@@ -80,7 +81,7 @@ def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, m
     assert [(cell["method"], cell["seeds"]) for cell in cells] == [
         ("baseline", [0, 1]), ("aa", [0]), ("ra", [0, 1]), ("ta", [0, 1]), ("uncertain", [0, 1]),
     ]  # fmt: skip
-    assert [cell for cell in cells if cell["method"] != "aa"] == [cell for cell in found["cells"] if cell["seeds"]]
+    assert [cell for cell in cells if cell["method"] != "aa"] == [cell for cell in result["cells"] if cell["seeds"]]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +112,9 @@ def test_a_cell_that_fails_says_why_and_the_others_are_run(run, narrow, one_thre
 def test_a_wrong_policy_file_is_refused_before_anything_is_trained(run, narrow):
     (narrow / "policy").write_text("nothing here")
     for method in ("fast-aa", "pba"):
-        given = ("--methods", f"baseline,{method}", "--policy-file", f"{method}={narrow / 'policy'}", "--scale", "0.001")
-        said = run("reproduce", "table-3", "--rows", "svhn/wrn-28-10", *given, "-o", narrow / "out", code=2)
-        assert f"{narrow / 'policy'}, line 1: not a list" in said
+        options = ("--methods", f"baseline,{method}", "--policy-file", f"{method}={narrow / 'policy'}", "--scale", "0.001")
+        message = run("reproduce", "table-3", "--rows", "svhn/wrn-28-10", *options, "-o", narrow / "out", code=2)
+        assert f"{narrow / 'policy'}, line 1: not a list" in message
         assert not (narrow / "out").exists()
 
 
@@ -182,17 +183,17 @@ def check_installed(folder: Path, empty: Path) -> None:
 
 
 def test_an_installed_package_reproduces_without_a_clone(tmp_path):
-    packages = read_values(paper.HOME / "pyproject.toml")["tool"]["scikit-build"]["wheel"]["packages"]
+    packages = read_values(HOME / "pyproject.toml")["tool"]["scikit-build"]["wheel"]["packages"]
     for name, source in packages.items():  # laid out as the wheel is
         skipped = shutil.ignore_patterns("*.so", "*.cpp", "*.h", "__pycache__")
-        shutil.copytree(paper.HOME / source, tmp_path / "site" / name, ignore=skipped)
+        shutil.copytree(HOME / source, tmp_path / "site" / name, ignore=skipped)
     check_installed(tmp_path / "site", tmp_path / "empty")
 
 
 @pytest.mark.slow
 def test_a_wheel_reproduces_without_a_clone(tmp_path):
     for command in (
-        ["wheel", "--no-deps", "-q", "-w", str(tmp_path), "-C", f"build-dir={tmp_path / 'build'}", str(paper.HOME)],
+        ["wheel", "--no-deps", "-q", "-w", str(tmp_path), "-C", f"build-dir={tmp_path / 'build'}", str(HOME)],
         [
             "install",
             "--no-deps",

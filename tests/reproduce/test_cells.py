@@ -6,10 +6,12 @@ import pytest
 
 from outspan.config import Recipe, read_recipe
 from outspan.data.sets import load
+from outspan.files import HOME
 from outspan.models import build
 from outspan.policies.table import build_policy
-from outspan.reproduce.cells import METHODS, ROWS, Cell, recipe_of
-from outspan.reproduce.paper import HOME, find_item
+from outspan.reproduce.cells import Cell
+from outspan.reproduce.methods import METHODS, recipe_of
+from outspan.reproduce.paper import ROWS, find_item
 from outspan.transforms.normalize import Normalize
 
 
@@ -36,16 +38,16 @@ def test_every_cell_has_a_recipe_that_can_be_built(row, method, tmp_path):
 
 
 def test_methods_are_what_they_are_called():
-    def made(method: str, item: str = "table-3") -> Recipe:
+    def recipe(method: str, item: str = "table-3") -> Recipe:
         return recipe_of(find_item(item), "cifar10/wrn-28-10", method)
 
-    assert (made("ra").policy, made("ra").depth, made("ra").magnitude, made("ra").defaults) == (
+    assert (recipe("ra").policy, recipe("ra").depth, recipe("ra").magnitude, recipe("ra").defaults) == (
         "randaugment", 3, 5.0, "cifar-cutout",
     )  # fmt: skip
-    assert (made("baseline").policy, made("baseline").defaults) == ("baseline", "none")
-    assert (made("uncertain").candidates, made("uncertain").keep, made("uncertain").defaults) == (4, 1, "cifar")
-    assert (made("uncertain", "figure-4").candidates, made("uncertain", "figure-4").keep) == (8, 4)
-    assert (made("adv-aa").policy, made("adv-aa").adversaries) == ("adversarial", 8)
+    assert (recipe("baseline").policy, recipe("baseline").defaults) == ("baseline", "none")
+    assert (recipe("uncertain").candidates, recipe("uncertain").keep, recipe("uncertain").defaults) == (4, 1, "cifar")
+    assert (recipe("uncertain", "figure-4").candidates, recipe("uncertain", "figure-4").keep) == (8, 4)
+    assert (recipe("adv-aa").policy, recipe("adv-aa").adversaries) == ("adversarial", 8)
     assert recipe_of(find_item("table-3"), "imagenet/resnet-50", "aa").defaults == "flip"
 
 
@@ -79,6 +81,6 @@ def test_unknown_cells_are_refused(row, method, message):
 
 
 def test_a_cell_says_its_mean_and_spread():
-    assert Cell("a", "b", "-").said == "-"
-    assert Cell("a", "b", "-", (0.5,)).said == "50.00"
-    assert Cell("a", "b", "-", (0.5, 0.52)).said == "51.00 ± 1.41"
+    assert Cell("a", "b", "-").percent == "-"
+    assert Cell("a", "b", "-", (0.5,)).percent == "50.00"
+    assert Cell("a", "b", "-", (0.5, 0.52)).percent == "51.00 ± 1.41"

@@ -23,12 +23,12 @@ from machine import ROOT, machine
 from measured_page import page
 
 from outspan.config import Recipe, make_recipe
-from outspan.figures.measure import graph_figure, measure_figure, mixup_figure
-from outspan.measurement.compose import compose, graph, name_of
-from outspan.measurement.core import core
-from outspan.measurement.mixup import SHARES, baseline_of, mixup_summary, study_mixup
-from outspan.measurement.study import BASELINE, Study, configurations, one_after_another
-from outspan.measurement.summary import summarise
+from outspan.measurement.compose import build_graph, composition_name, compositions
+from outspan.measurement.core import search
+from outspan.measurement.effects import summarize
+from outspan.measurement.mixup import FRACTIONS, mixup_baseline, mixup_recipes, summarize_mixup, tune
+from outspan.measurement.recipes import BASELINE, baseline_recipe, chain, single_transforms
+from outspan.measurement.study import Study
 from outspan.theory.ranking import spearman
 from outspan.training import Progress, Stopped
 
@@ -83,10 +83,11 @@ class _Run:
         """Measure 20 transforms and two compositions, and compare with the paper's table."""
         paper = json.loads((ROOT / "results/paper-mnist-transforms.json").read_text())
         study, began = self._study(), time.perf_counter()
-        recipes = configurations(study.baseline, paper["error"], study.baseline.probability)
+        recipes = single_transforms(study.baseline, paper["error"])
         study.run(recipes)  # apart from the pairs: plans of one depth are drawn as one
-        recipes |= {name_of(pair): one_after_another(study.baseline, pair) for pair in PAIRS}
-        found = summarise(study.run(recipes))
+        recipes |= {composition_name(pair): chain(study.baseline, pair) for pair in PAIRS}
+        measured = summarize(study.run(recipes))
+        found: Any = measured.as_dict()
         entries = {BASELINE: found.pop(BASELINE), **found.pop("transforms")}
         for entry in entries.values():
             entry.pop("by_class")
@@ -103,8 +104,7 @@ class _Run:
         corrected = {"ours": {"corrected": rotate["corrected"], "broken": rotate["broken"]}, "paper_percent": PAPER_CORRECTED}
         extra = {"agreement": agreement, "corrected_by_rotate": corrected, "paper_percent": theirs, "entries": entries}
         self._write("mnist-transforms", found | extra, began)
-        shown = {name: entry for name, entry in entries.items() if name != BASELINE}
-        self._draw("mnist-transforms", measure_figure(found | {BASELINE: entries[BASELINE], "transforms": shown}))
+        self._draw("mnist-transforms", measured.figure())
 
     def compose(self) -> None:
         """Measure every ordered pair of five transforms."""
@@ -116,18 +116,20 @@ class _Run:
 
     def _compose(self, name: str, *, additive: bool) -> None:
         study, began = self._study(), time.perf_counter()
-        found = graph(compose(study, FIVE, additive=additive), FIVE, additive=additive)
+        result = study.run(compositions(study.baseline, FIVE, additive=additive))
+        graph = build_graph(result, FIVE, additive=additive)
+        found: Any = graph.as_dict()
         for pair in found["pairs"]:
             mark = "→" if pair["edge"] else " "
             cut = f"{100 * pair['error']:5.2f} %, cut by {100 * pair['cut']:+.0f} %"
             print(f"{pair['first']:12} {mark} {pair['second']:12} {cut}")
         self._write(name, found | {"paper": PAPER_GRAPH}, began)
-        self._draw(name, graph_figure(found))
+        self._draw(name, graph.figure())
 
     def core(self) -> None:
         """Find the core of the five."""
         study, began = self._study(), time.perf_counter()
-        found = core(study, FIVE).found
+        found: Any = search(study, FIVE).as_dict()
         for entry in found["path"]:
             print(f"{100 * entry['error']:5.2f} %  {' + '.join(entry['transforms']) or 'none'}")
         print(f"core: {' + '.join(found['core']) or 'none'}")
@@ -135,17 +137,19 @@ class _Run:
 
     def mixup(self) -> None:
         """Study mixup on MNIST, its weight decay tuned."""
-        self._mixup("mnist", self._recipe("paper/mnist-mlp"), [1e-4, 3e-4, 1e-3, 3e-3], SHARES, 9)
+        self._mixup("mnist", self._recipe("paper/mnist-mlp"), [1e-4, 3e-4, 1e-3, 3e-3], FRACTIONS, 9)
 
     def cifar(self) -> None:
         """Study mixup on CIFAR-10; the baseline has no weight decay, the others the paper's."""
         recipe = self._recipe("cifar10-wrn-28-2-baseline", "weight_decay=0", "epochs=30")
         self._mixup("cifar10", recipe, [5e-4], (0.0, 0.5, 1.0), 3)
 
-    def _mixup(self, name: str, recipe: Recipe, decays: list[float], shares: tuple[float, ...], seeds: int) -> None:
-        study, began = self._open(baseline_of(recipe), f"{name}-mixup", seeds), time.perf_counter()
-        measured, tuned = study_mixup(study, decays, shares)
-        found = mixup_summary(measured, tuned, shares)
+    def _mixup(self, name: str, recipe: Recipe, decays: list[float], fractions: tuple[float, ...], seeds: int) -> None:
+        study, began = self._open(mixup_baseline(recipe), f"{name}-mixup", seeds), time.perf_counter()
+        tuning = tune(study, decays)
+        result = study.run(mixup_recipes(study.baseline, tuning.weight_decay, fractions))
+        mixup = summarize_mixup(result, tuning, fractions)
+        found: Any = mixup.as_dict()
         paper = {run: dict(zip(SCORES, values, strict=True)) for run, values in PAPER_MIXUP[name].items()}
         for run, entry in found["scores"].items():
             ours = ", ".join(f"{100 * entry[key]:.2f}" for key in SCORES)
@@ -157,14 +161,14 @@ class _Run:
             said = f"{entry['count']} images, the baseline's mean margin {entry['mean_margin']}"
             print(f"corrected at {100 * entry['share']:.0f} % same class: {said}")
         self._write(f"{name}-mixup", found | {"paper_percent": paper}, began)
-        self._draw(f"{name}-mixup", mixup_figure(found))
+        self._draw(f"{name}-mixup", mixup.figure())
 
     def _recipe(self, name: str, *changes: str) -> Recipe:
         others = [f"data={self.asked.data}"] if self.asked.data else []
         return make_recipe(ROOT / f"recipes/{name}.toml", [*changes, *others, *self.asked.changes])
 
     def _study(self) -> Study:
-        return self._open(configurations(self._recipe("paper/mnist-mlp"), FIVE, 0.5)[BASELINE], "mnist", 9)
+        return self._open(baseline_recipe(self._recipe("paper/mnist-mlp"), 0.5), "mnist", 9)
 
     def _open(self, baseline: Recipe, name: str, seeds: int) -> Study:
         options = {"device": self.device, "jobs": self.asked.jobs, "watch": self._watch}

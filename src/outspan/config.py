@@ -76,14 +76,12 @@ class Recipe:
             raise ValueError(f"keep is out of range, got {self.keep} (allowed: 1 to candidates, {self.candidates})")
 
 
-class RecipeKeys(TypedDict, total=False):
-    """The keys of a recipe as keyword arguments of library functions."""
+class StudyKeys(TypedDict, total=False):
+    """The keys of a recipe that a study does not set itself, as keyword arguments of library functions."""
 
     data: str
     model: str
     weights: str
-    policy: str
-    seed: int
     epochs: int
     batch: int
     lr: float
@@ -104,9 +102,6 @@ class RecipeKeys(TypedDict, total=False):
     label_column: str
     cache: str
     validation: int
-    transforms: str
-    depth: int
-    probability: float
     profile: str
     candidates: int
     keep: int
@@ -114,14 +109,24 @@ class RecipeKeys(TypedDict, total=False):
     score: str
     score_every: int
     magnitude: float
-    defaults: str
-    same_class: float
     adversaries: int
     subpolicies: int
     controller_lr: float
     entropy: float
-    policy_file: str
     policy_epochs: int
+
+
+class RecipeKeys(StudyKeys, total=False):
+    """The keys of a recipe as keyword arguments of library functions."""
+
+    policy: str
+    seed: int
+    transforms: str
+    depth: int
+    probability: float
+    defaults: str
+    same_class: float
+    policy_file: str
 
 
 # The defaults that differ from Recipe's, by noun. For text: BERT's fine-tuning, and one transform per candidate.

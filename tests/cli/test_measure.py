@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,10 +12,9 @@ from contextlib import contextmanager
 import pytest
 from PIL import Image
 
-from outspan.cli.measure import base_recipe
 from outspan.cli.progress import training_progress
-from outspan.measurement.study import OWN_KEYS
-from outspan.measurement.summary import load_predictions
+from outspan.measurement.predictions import load_predictions
+from outspan.measurement.recipes import study_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -79,17 +79,18 @@ def test_models_that_learnt_nothing_are_said(few, tmp_path, run, monkeypatch):
 def test_shared_batches_and_a_recipe(few, tmp_path, run):
     recipe = tmp_path / "r.toml"
     recipe.write_text(f'data = "{few}"\nmodel = "mlp-5"\npolicy = "uncertain"\nepochs = 1\n')
-    out = run(recipe, "--transforms", "blur", "--seeds", 2, "--shared-batches", "-o", tmp_path / "m")
-    assert "Shared batches: all seeds saw the same images and transforms" in out
+    with pytest.warns(UserWarning, match="ignores their values in .*: policy"):
+        out = run(recipe, "--transforms", "blur", "--seeds", 2, "--shared-batches", "-o", tmp_path / "m")
+    assert "Shared batches: all seeds saw the same samples and transforms" in out
     assert json.loads((tmp_path / "m" / "scores.json").read_text())["settings"]["model"] == "mlp-5"
 
 
-def test_what_does_not_count_of_a_recipe_is_said(tmp_path, capsys):
+def test_ignored_keys_of_a_recipe_are_named(tmp_path):
     recipe = tmp_path / "r.toml"
     recipe.write_text('policy = "none"\ndefaults = "cifar"\nprobability = 0.7\nepochs = 1\n')
-    base_recipe("measure", recipe, "digits", None, None, OWN_KEYS)
-    said = capsys.readouterr().err
-    assert said == f"outspan: measure sets these keys itself and ignores their values in {recipe}: defaults, probability\n"
+    message = f"measure sets these keys itself and ignores their values in {recipe}: defaults, probability"
+    with pytest.warns(UserWarning, match=re.escape(message)):
+        study_recipe("measure", recipe, {"data": "digits"})
 
 
 def test_a_recipe_that_names_no_model_gets_the_paper_s(few, tmp_path, run):

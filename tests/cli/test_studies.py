@@ -1,6 +1,7 @@
 """The commands `outspan compose`, `core` and `mixup`, run as a user runs them."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -8,6 +9,10 @@ from PIL import Image
 
 from outspan.cli.studies import _mixup_remarks
 from outspan.config import read_recipe
+from outspan.measurement.info import StudyInfo
+from outspan.measurement.mixup import MixupStudy, Tuning
+from outspan.measurement.mixup_margins import Corrected, Margins
+from outspan.measurement.scores import Scores
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,7 +54,7 @@ def test_compositions_then_a_core_that_trains(asked, tmp_path, run):
 
 
 def test_mixup_twice_the_same_bytes(asked, tmp_path, run):
-    extra = ("--l2", "1e-3,1e-2", "--shares", "0,1")
+    extra = ("--l2", "1e-3,1e-2", "--fractions", "0,1")
     said = run("mixup", *asked, *extra, "-o", tmp_path / "one")
     run("mixup", *asked, *extra, "-o", tmp_path / "two")
     assert (tmp_path / "one" / "mixup.json").read_bytes() == (tmp_path / "two" / "mixup.json").read_bytes()
@@ -61,7 +66,7 @@ def test_mixup_twice_the_same_bytes(asked, tmp_path, run):
         assert image.size == (1650, 1200)
 
 
-def test_mixup_corrects_at_the_shares_asked_for(asked, tmp_path, run):
+def test_mixup_corrects_at_the_requested_fractions(asked, tmp_path, run):
     said = run("mixup", *asked, "--l2", "1e-3", "--shares", "0.25", "-o", tmp_path / "m")
     (entry,) = json.loads((tmp_path / "m" / "mixup.json").read_text())["margins"]["corrected"]
     assert entry["share"] == 0.25
@@ -70,11 +75,13 @@ def test_mixup_corrects_at_the_shares_asked_for(asked, tmp_path, run):
 
 
 def test_mixup_that_corrects_nothing_has_no_margins_to_compare():
-    found = {"seeds": [0, 1], "samples": 9, "weight_decay": {"accuracy": {}}}
-    margins = {"corrected": [{"share": 0.0, "count": 0, "broken": 1, "mean_margin": None}], "mean_margin_of_wrong": 0.5}
-    assert len(_mixup_remarks(found | {"margins": margins})) == 1
-    margins["corrected"].append({"share": 0.5, "count": 2, "broken": 1, "mean_margin": 0.75})
-    assert _mixup_remarks(found | {"margins": margins})[1:] == [
+    info = StudyInfo({}, (0, 1), 9, "images", 0, 9, 0.5, True)
+    score = Scores(9, 0.5, 0.0, 0.5, 0.0, 0)
+    corrected = (Corrected(0.0, 0, 1, None, None, (0,) * 10),)
+    study = MixupStudy(info, Tuning(0.1, {}, 0), score, score, score, (), Margins({}, {}, corrected, 0.5))
+    assert len(_mixup_remarks(study)) == 1
+    corrected += (Corrected(0.5, 2, 1, 0.5, 0.75, (0,) * 10),)
+    assert _mixup_remarks(replace(study, margins=Margins({}, {}, corrected, 0.5)))[1:] == [
         "Mixup with 50 % same class corrects 2 images and breaks 1. Mean margin of the baseline on the corrected images: 0.75.",
         "Mean margin of the baseline on all images that it gets wrong: 0.50.",
     ]
@@ -92,7 +99,7 @@ def test_shared_batches_are_said(command, options, file, asked, tmp_path, run):
     for extra in ((), ("--shared-batches",)):
         out = tmp_path / f"m{len(extra)}"
         said = run(command, *asked, "--set", "epochs=1", *options, *extra, "-o", out)
-        assert ("Shared batches: all seeds saw the same images" in said) == bool(extra)
+        assert ("Shared batches: all seeds saw the same samples" in said) == bool(extra)
         assert ("note" in json.loads((out / file).read_text())) == bool(extra)
 
 
@@ -113,7 +120,7 @@ def test_a_core_recipe_finds_its_data_from_anywhere(tmp_path, run, monkeypatch):
 
 @pytest.mark.parametrize("command", ["compose", "core"])
 def test_all_transforms(command, asked, tmp_path, run, monkeypatch):
-    monkeypatch.setattr("outspan.measurement.study.measurable", lambda *_: ("rotate", "invert"))
+    monkeypatch.setattr("outspan.measurement.recipes.measurable", lambda *_: ("rotate", "invert"))
     run(command, *asked, "--set", "epochs=1", "--transforms", "all", "-o", tmp_path / "m")
     assert {path.name.split("-")[0] for path in (tmp_path / "m" / "models").iterdir()} >= {"baseline", "rotate", "invert"}
 
@@ -127,14 +134,14 @@ def test_refusals(asked, few, tmp_path, run):
         assert f"{command} sets depth itself" in run(command, *asked, *out, "--set", "depth=2", code=2)
     assert "mixup sets same_class itself" in run("mixup", *asked, *out, "--set", "same_class=1", code=2)
     assert "--l2 must be comma-separated numbers, got '1e-3,x'" in run("mixup", *asked, *out, "--l2", "1e-3,x", code=2)
-    refused = "shares of the same class must lie in [0, 1], at least one, got [0.0, 2.0]"
+    refused = "fractions of the same class must lie in [0, 1], at least one, got [0.0, 2.0]"
     assert refused in run("mixup", *asked, *out, "--shares", "0,2", code=2)
     assert "weight decays must be 0 or more" in run("mixup", *asked, *out, "--l2", "nan,1", code=2)
     refused = run("mixup", "--data", few, "--model", "convnet", *out, code=2)
-    assert "needs an mlp without validation images, got convnet: give one, e.g. --l2 0.0005" in refused
+    assert "needs an mlp without validation images, got convnet: pass one value, e.g. --l2 0.0005" in refused
     assert not (tmp_path / "m").exists()
     run("core", *asked, *out, "--transforms", "invert")
     refused = run("compose", *asked[:-1], "batch=50", *out, code=2)
-    assert "a measure of other settings (batch 25 there, 50 asked)" in refused
+    assert "a study with other settings (batch 25 there, 50 requested)" in refused
     for command in ("compose", "core", "mixup"):
         assert f"Example: outspan {command}" in run(command, "--help")

@@ -8,41 +8,36 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
 from matplotlib.text import Text
 
-from outspan.figures.measure import COLOURS, graph_figure, measure_figure, mixup_figure
-from outspan.measurement.scores import Predictions
-from outspan.measurement.study import BASELINE, Measured
-from outspan.measurement.summary import summarise
+from outspan.figures.measure import COLOURS, Arrow, Estimate, Point, graph_figure, measure_figure, mixup_figure
 
 
-def test_a_point_a_transform_at_its_scores():
-    labels = torch.zeros(200, dtype=torch.int64)
-    half = torch.stack([torch.arange(200) % 2, torch.arange(200) % 2, torch.arange(200) % 4])
-    several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
-    some = {name: Predictions(classes, labels) for name, classes in several.items()}
-    found = summarise(Measured({"shared_batches": False}, range(3), ("a", "b"), some))
-    axis = measure_figure(found).axes[0]
-    colours = {"baseline": "black", "rotate": "better", "invert": "worse", "blur": "not told apart"}
-    entries = {"baseline": found["baseline"], **found["transforms"]}
-    assert {text.get_text() for text in axis.texts} == set(colours)
+def test_one_point_per_transform_at_its_scores():
+    baseline = Point(0.2, 0.5, (0.1, 0.3), (0.4, 0.6))
+    transforms = {
+        "rotate": Point(0.0, 0.0, (0.0, 0.0), (0.0, 0.0), "better"),
+        "invert": Point(0.0, 1.0, (0.0, 0.0), (1.0, 1.0), "worse"),
+        "blur": Point(0.2, 0.5, (0.1, 0.3), (0.4, 0.6), "no significant difference"),
+        "smooth": Point(0.3, 0.5, (0.1, 0.3), (0.4, 0.6), "no significant difference"),
+    }
+    figure = measure_figure(baseline, transforms, "the title")
+    axis = figure.axes[0]
+    assert {text.get_text() for text in axis.texts} == {"baseline", *transforms}
     for text in axis.texts:
-        entry = entries[text.get_text()]
-        assert text.xy == pytest.approx((100 * entry["instability"]["value"], 100 * entry["error"]["value"]))
-        colour = colours[text.get_text()]
-        assert to_rgba(text.get_color()) == to_rgba(COLOURS.get(colour, colour))
-    assert "3 seeds, 200 test images" in axis.get_title()
-    title = measure_figure(found | {"kind": "texts"}).axes[0].get_title()
-    assert title == "3 seeds, 200 test texts, 95 % intervals over texts"
+        point = transforms.get(text.get_text(), baseline)
+        assert text.xy == pytest.approx((100 * point.instability, 100 * point.error))
+        assert to_rgba(text.get_color()) == to_rgba(COLOURS.get(point.verdict, "black"))
+    assert axis.get_title() == "the title"
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["better than the baseline", "worse than the baseline", "no significant difference", "baseline"]
 
 
 def test_names_of_points_in_a_crowd_lie_apart_and_inside():
     generator = torch.Generator().manual_seed(0)
-    entries = {}
+    points = {}
     for i in range(20):
-        at, error = (0.01 + 0.001 * torch.rand(2, generator=generator)).tolist()
-        scores = {"instability": {"value": at, "interval": [0.0, 0.03]}, "error": {"value": error, "interval": [0.0, 0.03]}}
-        entries[f"transform_{i}"] = {**scores, "difference": {"verdict": "not told apart"}}
-    found = {"baseline": entries["transform_0"], "transforms": entries, "seeds": [0, 1, 2], "samples": 9, "kind": "images"}
-    figure = measure_figure(found)
+        instability, error = (0.01 + 0.001 * torch.rand(2, generator=generator)).tolist()
+        points[f"transform_{i}"] = Point(instability, error, (0.0, 0.03), (0.0, 0.03), "no significant difference")
+    figure = measure_figure(points["transform_0"], points, "")
     FigureCanvasAgg(figure).draw()
     axis = figure.axes[0]
     boxes = [Text.get_window_extent(text) for text in axis.texts]  # of the words alone, without the lines to their points
@@ -52,33 +47,22 @@ def test_names_of_points_in_a_crowd_lie_apart_and_inside():
 
 
 def test_an_arrow_for_every_edge():
-    pair = {"error": 0.1, "cut": 0.2, "edge": True, "difference": {"interval": [-0.1, -0.01]}}
-    pairs = [{**pair, "first": "a", "second": "b"}, {**pair, "first": "b", "second": "c", "difference": {"interval": [-1, 1]}}]
-    pairs.append({**pair, "first": "c", "second": "a", "edge": False})
-    found = {
-        "transforms": {name: {"error": 0.125} for name in "abc"},
-        "pairs": pairs,
-        "seeds": [0, 1],
-        "samples": 10,
-        "kind": "texts",
-    }
-    axis = graph_figure(found | {"composition": "multiplicative"}).axes[0]
-    arrows = [text.arrow_patch for text in axis.texts if getattr(text, "arrow_patch", None) is not None]
-    assert [arrow.get_linestyle() for arrow in arrows] == ["-", "--"]
+    arrows = [Arrow("a", "b", 0.2, significant=True), Arrow("b", "c", 0.2, significant=False)]
+    axis = graph_figure(dict.fromkeys("abc", 0.125), arrows, "B after A").axes[0]
+    drawn = [text.arrow_patch for text in axis.texts if getattr(text, "arrow_patch", None) is not None]
+    assert [arrow.get_linestyle() for arrow in drawn] == ["-", "--"]
     assert [text.get_text() for text in axis.texts].count("-20 %") == 2
     assert "a\n12.50 %" in {text.get_text() for text in axis.texts}
-    assert "B after A" in axis.get_title()
-    assert "10 test texts" in axis.get_title()
+    assert axis.get_title() == "B after A"
 
 
 def test_mixup_is_drawn_as_it_was_counted():
-    score = {"accuracy": 0.9, "std": 0.0, "error": 0.1, "instability": 0.05}
-    curve = [{**score, "share": share, "instability": share / 10, "instability_interval": [0.0, 0.2]} for share in (0.0, 1.0)]
+    curve = [Estimate(fraction, fraction / 10, (0.0, 0.2)) for fraction in (0.0, 1.0)]
     counts = list(range(10))
-    corrected = [{"share": 0.0, "count": 45, "histogram": counts}, {"share": 1.0, "count": 0, "histogram": [0] * 10}]
-    margins = {kind: {"baseline": counts, "mixup": counts[::-1]} for kind in ("right", "wrong")} | {"corrected": corrected}
-    found = {"same_class": curve, "scores": {"baseline": score, "l2": score}, "margins": margins}
-    axes = mixup_figure(found).axes
+    both = {"baseline": counts, "mixup": counts[::-1]}
+    corrected = {"0 % same class": counts, "100 % same class": [0] * 10}
+    axes = mixup_figure(curve, {"baseline": 0.05, "weight decay": 0.04}, both, both, corrected).axes
     assert axes[0].lines[0].get_xydata().tolist() == [[0, 0], [100, 10]]
+    assert [text.get_text() for text in axes[0].get_legend().get_texts()] == ["baseline", "weight decay", "mixup"]
     for axis, expected in ((axes[1], counts[::-1]), (axes[2], counts[::-1]), (axes[3], [0] * 10)):
         assert [patch.get_height() for patch in axis.patches] == [*counts, *expected]

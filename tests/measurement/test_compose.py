@@ -1,5 +1,6 @@
 """Compositions: which are trained, what an edge is, and that a folder's singles are not trained again."""
 
+import json
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -9,9 +10,11 @@ import torch
 from outspan.config import Recipe
 from outspan.data.sets import Data, load
 from outspan.data.splits import InMemory
-from outspan.measurement.compose import compose, compositions, graph
-from outspan.measurement.scores import Predictions
-from outspan.measurement.study import BASELINE, Measured, Study, configurations, measure
+from outspan.measurement.compose import build_graph, compose, compositions
+from outspan.measurement.measure import measure
+from outspan.measurement.predictions import Predictions
+from outspan.measurement.recipes import BASELINE
+from outspan.measurement.study import StudyResult
 from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
 
@@ -45,20 +48,25 @@ def test_every_ordered_pair_and_every_blend():
 def test_an_edge_is_a_cut_by_more_than_a_tenth():
     errors = {BASELINE: 300, "a": 200, "b": 100, "a+b": 170, "b+a": 90}  # b + a cuts it by a tenth, no more
     several = {name: wrong(count, count, of=1000) for name, count in errors.items()}
-    found = graph(Measured({}, range(2), ("x", "y"), several), ["a", "b"])
-    assert found["edges"] == [["a", "b"]]
-    pairs = {(pair["first"], pair["second"]): pair for pair in found["pairs"]}
-    assert pairs["a", "b"]["cut"] == pytest.approx(0.15)
-    assert pairs["b", "a"]["cut"] == pytest.approx(0.1)
-    assert pairs["a", "b"]["difference"]["value"] == pytest.approx(-0.03)
-    low, high = pairs["a", "b"]["difference"]["interval"]
+    found = build_graph(StudyResult({}, range(2), ("x", "y"), several), ["a", "b"])
+    pairs = {(pair.first, pair.second): pair for pair in found.pairs}
+    assert found.edges == (pairs["a", "b"],)
+    assert pairs["a", "b"].reduction == pytest.approx(0.15)
+    assert pairs["b", "a"].reduction == pytest.approx(0.1)
+    assert pairs["a", "b"].difference.value == pytest.approx(-0.03)
+    low, high = pairs["a", "b"].difference.interval
     assert low < -0.03 < high < 0
-    assert found["baseline"]["error"] == 0.3
-    assert found["transforms"]["b"]["error"] == 0.1
+    assert pairs["a", "b"].is_significant
+    assert found.baseline.error == 0.3
+    assert found.transforms["b"].error == 0.1
+    values = found.as_dict()
+    assert values["edges"] == [["a", "b"]]
+    assert values["pairs"][1]["cut"] == pytest.approx(0.1)
     blended = {BASELINE: wrong(9, 9), "a": wrong(20, 20), "b": wrong(10, 10), "a&b": wrong(10, 10)}
-    assert graph(Measured({}, range(2), ("x", "y"), blended), ["a", "b"], additive=True)["edges"] == [["a", "b"]]
+    both = build_graph(StudyResult({}, range(2), ("x", "y"), blended), ["a", "b"], additive=True)
+    assert [(pair.first, pair.second) for pair in both.edges] == [("a", "b")]
     nothing = {name: wrong(0, 0) for name in (BASELINE, "a", "b", "a+b", "b+a")}
-    assert graph(Measured({}, range(2), ("x", "y"), nothing), ["a", "b"])["edges"] == []
+    assert build_graph(StudyResult({}, range(2), ("x", "y"), nothing), ["a", "b"]).edges == ()
 
 
 def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):
@@ -67,7 +75,7 @@ def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):
         "digits", *(InMemory(part.images[:60], part.labels[:60]) for part in (digits.train, digits.test)), digits.classes
     )
     monkeypatch.setattr("outspan.measurement.study.load_for", lambda *_, **__: few)
-    first = measure(RECIPE, ["rotate", "invert"], seeds=range(2), out=tmp_path)
+    first = measure(RECIPE, transforms=["rotate", "invert"], seeds=2, out=tmp_path)
     seen = []
 
     @contextmanager
@@ -75,10 +83,10 @@ def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):
         seen.append(title)
         yield None
 
-    baseline = configurations(RECIPE, ["rotate"], 0.5)[BASELINE]
-    found = compose(Study(baseline, seeds=range(2), out=tmp_path, watch=watch), ["rotate", "invert"])
+    found = compose(RECIPE, transforms=["rotate", "invert"], seeds=2, out=tmp_path, watch=watch)
     assert seen == ["rotate+invert, 2 models (1 of 2)", "invert+rotate, 2 models (2 of 2)"]
-    assert torch.equal(found.predictions["rotate"].classes, first.predictions["rotate"].classes)
+    assert found.transforms["rotate"].error == first.transforms["rotate"].scores.error.value
+    assert json.loads((tmp_path / "composition.json").read_text()) == found.as_dict()
 
 
 def test_refusals():
@@ -87,5 +95,5 @@ def test_refusals():
             compositions(RECIPE, transforms)
     with pytest.raises(ValueError, match="'mixup' mixes labels"):
         compositions(replace(RECIPE), ["rotate", "mixup"])
-    with pytest.raises(ValueError, match="images are blended, texts are not"):
+    with pytest.raises(ValueError, match="additive compositions are not for texts, got data 'imdb'"):
         compositions(replace(RECIPE, data="imdb"), ["switchout", "word_replacement"], additive=True)

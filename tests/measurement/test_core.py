@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from outspan.config import Recipe
-from outspan.measurement.core import core
-from outspan.measurement.scores import Predictions
-from outspan.measurement.study import BASELINE, Measured, Study
+from outspan.measurement.core import search
+from outspan.measurement.predictions import Predictions
+from outspan.measurement.recipes import BASELINE
+from outspan.measurement.study import Study, StudyResult
 
 RECIPE = Recipe(model="mlp", policy="none", depth=1, seed=4)
 
@@ -21,7 +22,7 @@ class Table(Study):
         self.asked += recipes
         labels = torch.zeros(1000, dtype=torch.int64)
         found = {name: Predictions((torch.arange(1000) < self.errors[name]).long().repeat(2, 1), labels) for name in recipes}
-        return Measured({}, [0, 1], ("a", "b"), found)
+        return StudyResult({}, [0, 1], ("a", "b"), found)
 
 
 ERRORS = {BASELINE: 100, "rotate": 60, "cutout": 70, "invert": 90, "rotate+cutout": 50, "rotate+invert": 59}
@@ -30,31 +31,31 @@ ERRORS |= {"rotate+cutout+invert": 49}
 
 def test_the_shortest_within_a_tenth_of_the_best():
     table = Table(ERRORS)
-    chosen = core(table, ["invert", "cutout", "rotate"])
-    assert chosen.found["core"] == ["rotate", "cutout"]  # 50 is within a tenth of 49, 60 is not
-    assert chosen.found["best"] == {"transforms": ["rotate", "cutout", "invert"], "error": 0.049}
-    assert [entry["error"] for entry in chosen.found["path"]] == [0.1, 0.06, 0.05, 0.049]
-    assert chosen.found["path"][0]["then"] == {"invert": 0.09, "cutout": 0.07, "rotate": 0.06}
-    assert chosen.found["cost"] == {"transforms_an_image": 1.0, "models": 14}
+    chosen = search(table, ["invert", "cutout", "rotate"])
+    assert chosen.transforms == ("rotate", "cutout")  # 50 is within a tenth of 49, 60 is not
+    assert chosen.as_dict()["best"] == {"transforms": ["rotate", "cutout", "invert"], "error": 0.049}
+    assert [step.scores.error for step in chosen.path] == [0.1, 0.06, 0.05, 0.049]
+    assert chosen.path[0].next_errors == {"invert": 0.09, "cutout": 0.07, "rotate": 0.06}
+    assert chosen.as_dict()["cost"] == {"transforms_an_image": 1.0, "models": 14}
     assert len(table.asked) == 7
     assert (chosen.recipe.policy, chosen.recipe.transforms, chosen.recipe.seed) == ("sequence", "rotate,cutout", 0)
-    low, high = chosen.found["path"][1]["interval"]
+    low, high = chosen.path[1].interval
     assert low < 0.06 < high
 
 
 def test_it_stops_where_nothing_helps():
-    chosen = core(Table(ERRORS | {"rotate+cutout": 60, "rotate+invert": 61}), ["rotate", "cutout", "invert"])
-    assert chosen.found["core"] == ["rotate"]
-    assert chosen.found["path"][-1]["then"] == {"cutout": 0.06, "invert": 0.061}
-    alone = core(Table({BASELINE: 50, "rotate": 48, "cutout": 70, "rotate+cutout": 48}), ["rotate", "cutout"])
-    assert alone.found["core"] == []  # none is within a tenth of the best
+    chosen = search(Table(ERRORS | {"rotate+cutout": 60, "rotate+invert": 61}), ["rotate", "cutout", "invert"])
+    assert chosen.transforms == ("rotate",)
+    assert chosen.path[-1].next_errors == {"cutout": 0.06, "invert": 0.061}
+    alone = search(Table({BASELINE: 50, "rotate": 48, "cutout": 70, "rotate+cutout": 48}), ["rotate", "cutout"])
+    assert alone.transforms == ()  # none is within a tenth of the best
     assert alone.recipe.policy == "none"
-    assert alone.found["best"]["transforms"] == ["rotate"]
+    assert alone.best.transforms == ("rotate",)
 
 
 def test_what_cannot_be_measured_is_refused_first():
     table = Table(ERRORS)
     for names, message in ((["rotate", "cutmix"], "'cutmix' mixes labels"), ([], "no transform to measure")):
         with pytest.raises(ValueError, match=message):
-            core(table, names)
+            search(table, names)
     assert table.asked == []

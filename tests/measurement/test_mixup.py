@@ -1,5 +1,7 @@
 """Studies of mixup: what is trained, how the weight decay is chosen, and the numbers, by hand."""
 
+import json
+
 import pytest
 import torch
 
@@ -8,22 +10,23 @@ from outspan.data.sets import Data, load
 from outspan.data.splits import InMemory
 from outspan.measurement import mixup
 from outspan.measurement.mixup import (
-    Tuned,
-    baseline_of,
-    check_asked,
-    configurations,
-    mixup_summary,
-    same_class,
+    Tuning,
+    check_values,
+    mixup_baseline,
+    mixup_recipes,
+    same_class_name,
     study_mixup,
+    summarize_mixup,
     tune,
 )
-from outspan.measurement.scores import Predictions
-from outspan.measurement.study import BASELINE, Measured, Study
+from outspan.measurement.predictions import Predictions
+from outspan.measurement.recipes import BASELINE
+from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-RECIPE = baseline_of(Recipe(data="digits", model="mlp-5", epochs=1, batch=50))
+RECIPE = mixup_baseline(Recipe(data="digits", model="mlp-5", epochs=1, batch=50))
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ def few(monkeypatch) -> Data:
 
 
 def test_what_is_trained(few):
-    found = configurations(RECIPE, 1e-3, [0.0, 1.0])
+    found = mixup_recipes(RECIPE, 1e-3, [0.0, 1.0])
     assert list(found) == [BASELINE, "l2-0.001", "mixup-0.001", "same-class-0.0-l2-0.001", "same-class-1.0-l2-0.001"]
     assert [recipe.weight_decay for recipe in found.values()] == [5e-4, *[1e-3] * 4]
     images, labels = few.train.images, few.train.labels
@@ -56,14 +59,14 @@ def test_what_is_trained(few):
 
 def test_nearly_equal_numbers_have_names_of_their_own():
     shares = [0.3, 0.1 + 0.2]
-    one, other = (configurations(RECIPE, decay, shares) for decay in (1e-3, 1.0000001e-3))
+    one, other = (mixup_recipes(RECIPE, decay, shares) for decay in (1e-3, 1.0000001e-3))
     assert len(one) == 5
     assert one.keys() & other.keys() == {BASELINE}
 
 
 def test_the_weight_decay_is_chosen_on_images_held_out_of_train(few, tmp_path, monkeypatch):
     study = Study(RECIPE, seeds=range(2), out=tmp_path)
-    assert tune(study, [0.01]) == Tuned(0.01, {}, 0)
+    assert tune(study, [0.01]) == Tuning(0.01, {}, 0)
     assert not (tmp_path / "tuning").exists()
     seen = []
 
@@ -76,12 +79,12 @@ def test_the_weight_decay_is_chosen_on_images_held_out_of_train(few, tmp_path, m
                 name: Predictions((labels + (torch.arange(len(labels)) >= right[name])).repeat(2, 1), labels)
                 for name in recipes
             }
-            return Measured(self.settings, self.seeds, self.data.classes, some)
+            return StudyResult(self.settings, self.seeds, self.data.classes, some)
 
     monkeypatch.setattr(mixup, "Study", Apart)
     found = tune(study, [0.1, 0.01, 0.1, 0.001])
     ((data, recipes),) = seen
-    assert found == Tuned(0.01, {0.1: 3 / 15, 0.01: 9 / 15, 0.001: 5 / 15}, 15)
+    assert found == Tuning(0.01, {0.1: 3 / 15, 0.01: 9 / 15, 0.001: 5 / 15}, 15)
     assert (len(data.train), len(data.test)) == (75, 15)
     both = torch.cat([data.train.images, data.test.images]).flatten(1)
     assert torch.equal(both.unique(dim=0), few.train.images.flatten(1).unique(dim=0))
@@ -89,13 +92,14 @@ def test_the_weight_decay_is_chosen_on_images_held_out_of_train(few, tmp_path, m
 
 
 def test_a_whole_study(few, tmp_path):
-    study = Study(RECIPE, seeds=range(2), out=tmp_path)
-    measured, tuned = study_mixup(study, [1e-4, 1e-2], [0.0, 1.0])
-    assert set(tuned.tried) == {1e-4, 1e-2}
-    found = mixup_summary(measured, tuned, [0.0, 1.0])
-    assert [entry["share"] for entry in found["same_class"]] == [0.0, 1.0]
-    assert found["weight_decay"]["held_out"] == 15
-    assert sum(found["margins"]["right"]["mixup"]) + sum(found["margins"]["wrong"]["mixup"]) == 90
+    found = study_mixup(RECIPE, weight_decays=[1e-4, 1e-2], fractions=[0.0, 1.0], seeds=2, out=tmp_path)
+    assert set(found.tuning.accuracies) == {1e-4, 1e-2}
+    assert [one.fraction for one in found.same_class] == [0.0, 1.0]
+    assert found.tuning.held_out == 15
+    assert sum(found.margins.right["mixup"]) + sum(found.margins.wrong["mixup"]) == 90
+    stored = json.loads((tmp_path / "mixup.json").read_text())
+    assert stored == found.as_dict()
+    assert stored["scores"]["same_class"]["error"] == found.same_class[1].scores.error
 
 
 def test_numbers_by_hand():
@@ -103,21 +107,21 @@ def test_numbers_by_hand():
     labels = torch.zeros(4, dtype=torch.int64)
     baseline, corrected = torch.tensor([[0, 0, 1, 1]] * 2), torch.tensor([[0, 0, 0, 1]] * 2)
     lead = torch.tensor([[0.95, 0.15, 0.9, 0.2], [0.95, 0.25, 1.0, 0.2]])
-    names = list(configurations(RECIPE, 0.5, [0.0, 1.0]))
+    names = list(mixup_recipes(RECIPE, 0.5, [0.0, 1.0]))
     several = {name: Predictions(baseline, labels) for name in names}
-    several[same_class(0.0, 0.5)] = Predictions(corrected, labels)
-    measured = Measured({}, range(2), ("a", "b"), several, {name: lead for name in names})
-    found = mixup_summary(measured, Tuned(0.5, {}, 0), [0.0, 1.0])
-    first, last = found["margins"]["corrected"]
-    assert (first["count"], first["broken"], first["baseline_accuracy"]) == (1, 0, 0.0)
-    assert first["mean_margin"] == pytest.approx(0.95)
-    assert first["histogram"] == [0] * 9 + [1]
-    assert (last["count"], last["mean_margin"]) == (0, None)
-    assert found["margins"]["mean_margin_of_wrong"] == pytest.approx(0.575)
-    assert found["margins"]["right"]["baseline"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
-    assert found["margins"]["wrong"]["mixup"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
-    assert found["scores"]["l2"]["error"] == 0.5
-    assert found["same_class"][0]["error"] == 0.25
+    several[same_class_name(0.0, 0.5)] = Predictions(corrected, labels)
+    measured = StudyResult({}, range(2), ("a", "b"), several, {name: lead for name in names})
+    found = summarize_mixup(measured, Tuning(0.5, {}, 0), [0.0, 1.0])
+    first, second = found.margins.corrected
+    assert (first.count, first.broken, first.baseline_accuracy) == (1, 0, 0.0)
+    assert first.mean_margin == pytest.approx(0.95)
+    assert first.histogram == (0,) * 9 + (1,)
+    assert (second.count, second.mean_margin) == (0, None)
+    assert found.margins.mean_of_wrong == pytest.approx(0.575)
+    assert found.margins.right["baseline"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert found.margins.wrong["mixup"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert found.weight_decay.error == 0.5
+    assert found.same_class[0].scores.error == 0.25
 
 
 def test_refusals(few, tmp_path):
@@ -126,9 +130,9 @@ def test_refusals(few, tmp_path):
         with pytest.raises(ValueError, match="weight decays must be 0 or more"):
             tune(study, decays)
     with pytest.raises(ValueError, match=r"at least one, got \[\]"):
-        study_mixup(study, [1e-3], [])
-    with pytest.raises(ValueError, match=r"mixup is for images, got the text 'reviews.csv'"):
-        check_asked(Recipe(data="reviews.csv"), [1e-3])
-    plain = Study(baseline_of(Recipe(data="digits", model="convnet", batch=50)), seeds=range(2), out=tmp_path / "c")
-    with pytest.raises(ValueError, match="needs an mlp without validation images, got convnet: give one"):
+        check_values(RECIPE, [1e-3], [])
+    with pytest.raises(ValueError, match=r"mixup is not for texts, got data 'reviews.csv'"):
+        check_values(Recipe(data="reviews.csv"), [1e-3])
+    plain = Study(mixup_baseline(Recipe(data="digits", model="convnet", batch=50)), seeds=range(2), out=tmp_path / "c")
+    with pytest.raises(ValueError, match="needs an mlp without validation images, got convnet: pass one"):
         tune(plain, [1e-3, 1e-4])

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from outspan import rng
+from outspan.measurement.intervals import difference_intervals, intervals
+from outspan.measurement.predictions import Predictions
 from outspan.measurement.scores import (
-    Predictions,
     average_accuracy,
     corrected_and_broken,
     count_ties,
-    difference_intervals,
     instability,
-    intervals,
     intrinsic_error,
     majority,
     scores,
@@ -173,7 +172,7 @@ def test_intervals_hold_the_score_and_narrow_with_samples():
 
 
 def test_intervals_like_the_obvious_implementation(monkeypatch):
-    monkeypatch.setattr("outspan.measurement.scores._AT_ONCE", 9)  # in parts, too
+    monkeypatch.setattr("outspan.measurement.intervals._AT_ONCE", 9)  # in parts, too
     draw = rng.generator(0, "bootstrap")
     found = []
     for _ in range(25):
@@ -214,9 +213,9 @@ def test_refusals():
         with pytest.raises(ValueError, match=message):
             Predictions(classes, labels)
     other = Predictions(HAND.classes, HAND.labels + 1)
-    with pytest.raises(ValueError, match="'the baseline' and 'these' are not of the same samples"):
+    with pytest.raises(ValueError, match="'the baseline' and 'the predictions' must have the same samples"):
         corrected_and_broken(HAND, other)
-    with pytest.raises(ValueError, match="'b' and 'a' are not of the same samples"):
+    with pytest.raises(ValueError, match="'b' and 'a' must have the same samples"):
         intervals({"a": HAND, "b": other})
     with pytest.raises(ValueError, match="level must lie in"):
         intervals({"a": HAND}, level=1.0)
@@ -230,4 +229,4 @@ def test_ties_are_counted_over_several():
     labels = torch.tensor([0, 1, 2])
     split, agreed = torch.tensor([[0, 1, 2], [1, 1, 0]]), torch.tensor([[0, 1, 2], [0, 1, 2]])
     some = [Predictions(classes, labels) for classes in (split, agreed, split)]
-    assert count_ties(some) == {"ties": 4, "votes": 9}
+    assert count_ties(some) == (4, 9)

@@ -17,8 +17,9 @@ from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.measurement import runs, study
 from outspan.measurement.margins import margins
-from outspan.measurement.study import BASELINE, configurations, measurable, measure
-from outspan.measurement.summary import save_predictions, summarise
+from outspan.measurement.measure import measure
+from outspan.measurement.predictions import save_predictions
+from outspan.measurement.recipes import BASELINE, baseline_recipe, measurable, single_transforms
 from outspan.policies.table import build_policy
 from outspan.training import Stopped, checkpoint, pool
 from outspan.training.loop import train
@@ -51,7 +52,7 @@ def watcher(seen: list[str], stop_at: int = -1):
 
 
 def test_each_transform_alone_at_uniform_signed_levels(recipe):
-    found = configurations(recipe, ["rotate", "cutout"], 0.25)
+    found = single_transforms(baseline_recipe(recipe, 0.25), ["rotate", "cutout"])
     assert list(found) == [BASELINE, "rotate", "cutout"]
     data = load(recipe.data)
     last = Normalize(*data.train.statistics())
@@ -70,7 +71,7 @@ def test_each_transform_alone_at_uniform_signed_levels(recipe):
         assert levels.mean() == pytest.approx((low + 1) / 2, abs=0.06)
     assert not build_policy(found[BASELINE], torch.nn.Identity(), data, last)(images, labels, step=0).plan.ops.numel()
     for changes in ({"defaults": "cifar", "same_class": 0.5}, {"policy": "pba", "policy_file": "schedule.txt"}):
-        assert configurations(replace(recipe, **changes), ["rotate", "cutout"], 0.25) == found  # they would augment, too
+        assert single_transforms(baseline_recipe(replace(recipe, **changes), 0.25), ["rotate", "cutout"]) == found
     assert "mixup" not in measurable()
     assert {"rotate", "blur", "resized_crop"} <= set(measurable())
 
@@ -88,9 +89,10 @@ def assert_close(classes, margin, other_classes, other_margin) -> None:
 
 
 def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
-    found = measure(recipe, ["rotate"], seeds=[0, 3], out=tmp_path / "measured")
+    recipes = single_transforms(baseline_recipe(recipe, 0.5), ["rotate"])
+    found = study.Study(recipes[BASELINE], seeds=[0, 3], out=tmp_path / "measured").run(recipes)
     test = load(recipe.data).test
-    for name, own in configurations(recipe, ["rotate"], 0.5).items():
+    for name, own in recipes.items():
         for i, seed in enumerate((0, 3)):
             train(replace(own, seed=seed), out=tmp_path / f"{name}-{seed}")
             run = load_model(tmp_path / f"{name}-{seed}")
@@ -99,26 +101,26 @@ def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
 
 
 def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
-    whole = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "whole")
+    whole = measure(recipe, transforms=["rotate", "invert"], seeds=range(3), out=tmp_path / "whole")
     seen: list[str] = []
     with pytest.raises(Stopped, match="training 3 models at once"):
-        measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen, 1))
+        measure(recipe, transforms=["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen, 1))
     assert sorted(path.name for path in (tmp_path / "parts" / "models").iterdir()) == [f"baseline-{i}.npy" for i in range(3)]
-    parts = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
+    parts = measure(recipe, transforms=["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
     assert seen == [
         *("baseline, 3 models (1 of 3)", "rotate, 3 models (2 of 3)"),
         *("rotate, 3 models (1 of 2)", "invert, 3 models (2 of 2)"),
     ]
-    again = measure(recipe, ["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
+    again = measure(recipe, transforms=["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
     assert len(seen) == 4  # nothing is left to train
     for other in (parts, again):
-        assert json.dumps(summarise(other)) == json.dumps(summarise(whole))
+        assert json.dumps(other.as_dict()) == json.dumps(whole.as_dict())
     for folder, found in (("whole", whole), ("parts", parts)):
-        save_predictions(tmp_path / f"{folder}.npz", found)
+        save_predictions(tmp_path / f"{folder}.npz", found.predictions, found.info.seeds)
     assert (tmp_path / "whole.npz").read_bytes() == (tmp_path / "parts.npz").read_bytes()
     # More seeds and transforms of the same folder: only these are trained, here two at once for want of memory.
     monkeypatch.setattr(study, "members_at_once", lambda *_: 2)
-    more = measure(recipe, ["rotate", "blur"], seeds=range(4), out=tmp_path / "parts", watch=watcher(seen))
+    more = measure(recipe, transforms=["rotate", "blur"], seeds=range(4), out=tmp_path / "parts", watch=watcher(seen))
     titles = ("baseline, 1 models", "rotate, 1 models", "blur, 2 models", "blur, 2 models")
     assert seen[4:] == [f"{title} ({i} of 4)" for i, title in enumerate(titles, 1)]
     assert torch.equal(more.predictions["rotate"].classes[:3], whole.predictions["rotate"].classes)
@@ -129,7 +131,7 @@ def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
 def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothing(at, model, recipe, tmp_path, monkeypatch):
     """Two models of a group have a file each: a kill between the two must not train the second one again, alone."""
     plain = replace(recipe, model=model, epochs=1)
-    whole = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "whole")
+    whole = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "whole")
     writes, write_whole, rmtree = [], runs.write_whole, shutil.rmtree
 
     def kill_at(call):
@@ -149,10 +151,10 @@ def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothin
     monkeypatch.setattr(runs, "write_whole", write)
     monkeypatch.setattr(runs.shutil, "rmtree", remove)
     with pytest.raises(KeyboardInterrupt):
-        measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m")
+        measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m")
     monkeypatch.undo()
     seen = []
-    found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
+    found = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
     assert all(torch.equal(found.predictions[name].classes, own.classes) for name, own in whole.predictions.items())
     assert not list((tmp_path / "m" / "running").iterdir())
     assert not any("baseline, 1 models" in title or "baseline, seed 0" in title for title in seen)
@@ -160,20 +162,20 @@ def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothin
 
 def test_a_folder_is_one_processs_at_a_time(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
-    measure(recipe, ["invert"], seeds=range(2), out=tmp_path)
+    measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
     (tmp_path / "models" / ".baseline-0.npy.123.partial").touch()  # of a write that was killed
     with checkpoint.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
-        measure(recipe, ["invert"], seeds=range(2), out=tmp_path)
-    measure(recipe, ["invert"], seeds=range(2), out=tmp_path)
+        measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
+    measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
     assert not list((tmp_path / "models").glob("*.partial"))
 
 
 def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path):
     plain, seen = replace(recipe, model="convnet"), []
     with pytest.raises(Stopped, match="step 1 of 8"):
-        measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen, 1))
+        measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen, 1))
     assert [path.name for path in (tmp_path / "m" / "running").iterdir()] == ["baseline-1"]
-    found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
+    found = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
     assert seen[:2] == ["baseline, seed 0 (1 of 4)", "baseline, seed 1 (2 of 4)"]
     assert seen[2:] == ["baseline, seed 1 (1 of 3)", "invert, seed 0 (2 of 3)", "invert, seed 1 (3 of 3)"]
     assert not list((tmp_path / "m" / "running").iterdir())  # what was predicted is kept, not the models
@@ -190,7 +192,7 @@ def test_processes_side_by_side(recipe, tmp_path, side_by_side):
         assert title == "2 runs at a time"
         yield lambda state: seen.append(state)
 
-    found = measure(plain, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=2, watch=watch)
+    found = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", jobs=2, watch=watch)
     assert seen[-1].message == "4 of 4 runs"
     assert seen[-1].step == 4
     alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
@@ -220,19 +222,19 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "_start", start)
     monkeypatch.setattr(study, "run", in_turn)
     recipe = replace(recipe, fraction=0.7)  # the processes read as much of the data as this one
-    found = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
+    found = measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
     assert len(started) == 2  # the seeds of the baseline, and those of invert
-    alone = measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "alone")
+    alone = measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "alone")
     for name, some in alone.predictions.items():
         assert torch.equal(found.predictions[name].classes, some.classes)
-    none, other = (configurations(recipe, ["invert"], 0.5)[name] for name in (BASELINE, "invert"))
+    none, other = (single_transforms(baseline_recipe(recipe, 0.5), ["invert"])[name] for name in (BASELINE, "invert"))
     study.Study(none, seeds=range(2), out=tmp_path / "own", jobs=5, data=load(recipe.data)).run({"a": none, "b": other})
     assert len(started) == 2  # data of its own stays in this process
 
 
 def test_on_a_gpu_all_that_agree_train_as_one(recipe, tmp_path):
-    mine = study.Study(configurations(recipe, ["rotate"], 0.5)[BASELINE], seeds=range(3), out=tmp_path)
-    recipes = configurations(recipe, ["rotate", "invert"], 0.5)
+    mine = study.Study(single_transforms(baseline_recipe(recipe, 0.5), ["rotate"])[BASELINE], seeds=range(3), out=tmp_path)
+    recipes = single_transforms(baseline_recipe(recipe, 0.5), ["rotate", "invert"])
     recipes["decayed"] = replace(recipes["rotate"], weight_decay=0.1)
     tasks = {(name, seed): replace(own, seed=seed) for name, own in recipes.items() for seed in range(3)}
     assert [len(some) for some in mine._batches(tasks)] == [3, 3, 3, 3]
@@ -253,71 +255,71 @@ def test_an_image_folder(tmp_path):
         for i in range(4):
             Image.new("RGB", (10 + i, 9), (shade, shade + i, shade)).save(tmp_path / "data" / kind / name / f"{i}.png")
     recipe = Recipe(data=str(tmp_path / "data"), model="mlp-5", size=8, epochs=8, batch=4)
-    found = measure(recipe, ["rotate"], seeds=range(2), out=tmp_path / "m")
-    assert found.classes == ("dark", "light")
+    found = measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path / "m")
+    assert list(found.baseline.by_class) == ["dark", "light"]
     Image.new("RGB", (10, 9), (1, 2, 3)).save(tmp_path / "data" / "val" / "dark" / "0.png")  # another of the same name
-    with pytest.raises(ValueError, match=r"a measure of other settings \(test '8 images, "):
-        measure(recipe, ["invert"], seeds=range(2), out=tmp_path / "m")
-    assert summarise(found)["baseline"]["accuracy"]["value"] == 1
+    with pytest.raises(ValueError, match=r"a study with other settings \(test '8 images, "):
+        measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "m")
+    assert found.baseline.accuracy.value == 1
 
 
 def test_shared_batches_are_said(recipe, tmp_path):
-    found = summarise(measure(recipe, ["rotate"], seeds=range(2), out=tmp_path, shared_batches=True))
+    found = measure(recipe, transforms=["rotate"], seeds=2, out=tmp_path, shared_batches=True).as_dict()
     assert found["settings"]["shared_batches"]
     assert "not that of independent runs" in found["note"]
-    with pytest.raises(ValueError, match="shared_batches True there, False asked"):
-        measure(recipe, ["rotate"], seeds=range(2), out=tmp_path)
+    with pytest.raises(ValueError, match="shared_batches True there, False requested"):
+        measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path)
 
 
 def test_another_folder_is_refused(recipe, tmp_path):
     out = tmp_path / "m"
-    measure(recipe, ["rotate"], seeds=range(2), out=out)
+    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)
     for other, probability, message in [
-        (replace(recipe, lr=0.2, epochs=1), 0.5, r"epochs 2 there, 1 asked, lr 0.1 there, 0.2 asked"),
-        (recipe, 0.9, "probability 0.5 there, 0.9 asked"),
-        (replace(recipe, data="digits"), 0.5, r"data '.*few.npz' there, 'digits' asked, .*train '100 images, \w+' there"),
+        (replace(recipe, lr=0.2, epochs=1), 0.5, r"epochs 2 there, 1 requested, lr 0.1 there, 0.2 requested"),
+        (recipe, 0.9, "probability 0.5 there, 0.9 requested"),
+        (replace(recipe, data="digits"), 0.5, r"data '.*few.npz' there, 'digits' requested, .*train '100 images, \w+' there"),
     ]:
         with pytest.raises(ValueError, match=message):
-            measure(other, ["rotate"], seeds=range(2), out=out, probability=probability)
+            measure(other, transforms=["rotate"], seeds=range(2), out=out, probability=probability)
     measure(
-        replace(recipe, seed=5, policy="augmix", transforms="geometric"), ["rotate"], seeds=range(2), out=out
+        replace(recipe, seed=5, policy="augmix", transforms="geometric"), transforms=["rotate"], seeds=range(2), out=out
     )  # its own keys
     stored = json.loads((out / "settings.json").read_text())
     (out / "settings.json").write_text(json.dumps({key: stored[key] for key in stored if key != "weights"}))
-    measure(recipe, ["rotate"], seeds=range(2), out=out)  # a key that came later is at its default
+    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # a key that came later is at its default
     older = {"share" if key == "fraction" else key: value for key, value in stored.items()}
     (out / "settings.json").write_text(json.dumps(older))
-    measure(recipe, ["rotate"], seeds=range(2), out=out)  # a key that had another name is read as the new one
-    with pytest.raises(ValueError, match=r"weights '' there, 'published' asked"):
-        measure(replace(recipe, weights="published"), ["rotate"], seeds=range(2), out=out)
+    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # a key that had another name is read as the new one
+    with pytest.raises(ValueError, match=r"weights '' there, 'published' requested"):
+        measure(replace(recipe, weights="published"), transforms=["rotate"], seeds=range(2), out=out)
     (tmp_path / "refused" / "models").mkdir(parents=True)
     (tmp_path / "refused" / "settings.json").write_text(json.dumps(stored | {"model": "mpl"}))
-    measure(recipe, ["rotate"], seeds=range(2), out=tmp_path / "refused")  # nothing was made with those settings
+    measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path / "refused")  # nothing was made with those settings
     damaged = out / "models" / "rotate-1.npy"
     whole = damaged.read_bytes()
     for content, message in (
         (whole[:-8], "damaged"),
         (b"", "damaged"),
-        (whole.replace(b"<f8", b"<i8"), "not what a model says"),
+        (whole.replace(b"<f8", b"<i8"), "not predictions for 60 samples"),
     ):
         damaged.write_bytes(content)
         with pytest.raises(ValueError, match=rf"rotate-1.npy: {message}.*; remove it"):
-            measure(recipe, ["rotate"], seeds=range(2), out=out)
+            measure(recipe, transforms=["rotate"], seeds=range(2), out=out)
     damaged.unlink()
-    measure(recipe, ["rotate"], seeds=range(2), out=out)  # this one alone, which was trained beside another
+    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # this one alone, which was trained beside another
     assert_close(*(torch.from_numpy(row) for path in (damaged, io.BytesIO(whole)) for row in np.load(path)))
     (out / "settings.json").write_text("[1]")
-    with pytest.raises(ValueError, match=r"settings.json: not the settings of a measure"):
-        measure(recipe, ["rotate"], seeds=range(2), out=out)
+    with pytest.raises(ValueError, match=r"settings.json: not the settings of a study"):
+        measure(recipe, transforms=["rotate"], seeds=range(2), out=out)
     shutil.rmtree(out)
 
 
 def test_runs_and_measures_do_not_share_a_folder(recipe, tmp_path):
     train(replace(recipe, policy="none", epochs=1), out=tmp_path / "run")
-    measure(replace(recipe, epochs=1), ["rotate"], seeds=range(2), out=tmp_path / "measured")
+    measure(replace(recipe, epochs=1), transforms=["rotate"], seeds=range(2), out=tmp_path / "measured")
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    with pytest.raises(ValueError, match="run: the folder of a run, not of a measure"):
-        measure(replace(recipe, epochs=1), ["rotate"], seeds=range(2), out=tmp_path / "run")
+    with pytest.raises(ValueError, match="run: a folder with a run, not with a study"):
+        measure(replace(recipe, epochs=1), transforms=["rotate"], seeds=range(2), out=tmp_path / "run")
     with pytest.raises(ValueError, match="measured: the folder of a measure, not of a run"):
         train(replace(recipe, policy="none", epochs=1), out=tmp_path / "measured")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
@@ -327,30 +329,30 @@ def test_refusals(recipe, tmp_path):
     out = tmp_path / "m"
     for seeds in ([0], [], [1, 1]):
         with pytest.raises(ValueError, match="at least 2 different seeds"):
-            measure(recipe, ["rotate"], seeds=seeds, out=out)
+            measure(recipe, transforms=["rotate"], seeds=seeds, out=out)
     for name in ("mixup", "cutmix"):
-        with pytest.raises(ValueError, match=f"'{name}' mixes labels: only transforms that keep an image's label"):
-            measure(recipe, ["rotate", name], seeds=range(2), out=out)
+        with pytest.raises(ValueError, match=f"'{name}' mixes labels: only transforms that keep the label of a sample"):
+            measure(recipe, transforms=["rotate", name], seeds=range(2), out=out)
     with pytest.raises(ValueError, match="unknown transform 'rotat', did you mean 'rotate'"):
-        measure(recipe, ["rotat"], seeds=range(2), out=out)
-    with pytest.raises(ValueError, match="'identity' changes nothing: that is the baseline"):
-        measure(recipe, ["identity"], seeds=range(2), out=out)
+        measure(recipe, transforms=["rotat"], seeds=range(2), out=out)
+    with pytest.raises(ValueError, match="'identity' changes nothing: it is the baseline"):
+        measure(recipe, transforms=["identity"], seeds=range(2), out=out)
     with pytest.raises(ValueError, match="unknown transform 'switchout'") as refused:
-        measure(recipe, ["switchout"], seeds=range(2), out=out)
+        measure(recipe, transforms=["switchout"], seeds=range(2), out=out)
     assert "word_replacement" not in str(refused.value)  # that is for text, too
     for name, message in (
         ("rotate", "unknown transform 'rotate'.*word_replacement"),
-        ("back_translation", "needs a cache: --set cache=FILE .known: switchout, word_replacement"),
+        ("back_translation", "needs a cache: set cache=FILE .known: switchout, word_replacement"),
     ):
         with pytest.raises(ValueError, match=message):
-            configurations(replace(recipe, data="reviews.csv"), [name], 0.5)
+            single_transforms(baseline_recipe(replace(recipe, data="reviews.csv"), 0.5), [name])
     with pytest.raises(ValueError, match="no transform to measure"):
-        measure(recipe, [], seeds=range(2), out=out)
+        measure(recipe, transforms=[], seeds=range(2), out=out)
     for probability in (0.0, 1.1, float("nan")):
         with pytest.raises(ValueError, match="probability must lie in"):
-            measure(recipe, ["rotate"], seeds=range(2), out=out, probability=probability)
+            measure(recipe, transforms=["rotate"], seeds=range(2), out=out, probability=probability)
     with pytest.raises(ValueError, match="shared batches need an mlp"):
-        measure(replace(recipe, model="convnet"), ["rotate"], seeds=range(2), out=out, shared_batches=True)
+        measure(replace(recipe, model="convnet"), transforms=["rotate"], seeds=range(2), out=out, shared_batches=True)
     assert not out.exists()
     with pytest.raises(ValueError, match=r"none, seed [01]: the loss is (nan|inf)"):
-        measure(replace(recipe, lr=1e6, epochs=9), ["rotate"], seeds=range(2), out=out)
+        measure(replace(recipe, lr=1e6, epochs=9), transforms=["rotate"], seeds=range(2), out=out)

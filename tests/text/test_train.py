@@ -17,8 +17,8 @@ from outspan.comparison.grid import grid_search, read_grid
 from outspan.config import DEFAULTS, Recipe, make_recipe, read_recipe, with_values, write_recipe
 from outspan.data import sets
 from outspan.data.sets import as_read, load, noun_of
-from outspan.measurement.study import measurable, measure
-from outspan.measurement.summary import summarise
+from outspan.measurement.measure import measure
+from outspan.measurement.recipes import measurable
 from outspan.text.documents import read_text
 from outspan.text.models import load_classifier
 from outspan.text.tokens import encode
@@ -228,11 +228,11 @@ def test_measure_works_for_text(corpus, tiny_model, cache, tmp_path):
     names = measurable(recipe.data, recipe.cache)
     assert names == ("switchout", "word_replacement", "back_translation")
     assert measurable(recipe.data) == names[:2]
-    measured = measure(recipe, names, seeds=range(3), out=tmp_path / "measured", probability=1.0)
-    found = summarise(measured)
-    assert found["kind"] == "texts"
-    assert set(found["transforms"]) == set(names)
-    assert found["samples"] == 20
+    result = measure(recipe, seeds=3, out=tmp_path / "measured")
+    assert result.info.noun == "texts"
+    assert result.info.settings["probability"] == 1  # the default for text
+    assert set(result.transforms) == set(names)
+    assert result.info.samples == 20
     assert "40 texts" in json.loads((tmp_path / "measured" / "settings.json").read_text())["train"]
 
 

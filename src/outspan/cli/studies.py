@@ -1,30 +1,31 @@
 """Commands of the larger studies: compose, core and mixup."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from outspan.cli.measure import (
     DataName,
-    Jobs,
     ModelName,
     Out,
     Probability,
     RecipeFile,
     Seeds,
     Shared,
-    base_recipe,
-    names_in,
-    probability_for,
-    said_of_votes,
-    write_found,
+    study_keys,
+    vote_remarks,
+    write_figure,
 )
-from outspan.cli.options import Set
+from outspan.cli.options import Jobs, Set
 from outspan.cli.output import echo
-from outspan.cli.progress import device, training_progress
-from outspan.files import write_json, write_whole
+from outspan.cli.progress import training_progress
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from outspan.measurement.compose import CompositionGraph
+    from outspan.measurement.core import CoreSet
+    from outspan.measurement.mixup import MixupStudy
 
 _FIVE = "rotate,random_crop,cutout,translate_x,translate_y"  # the paper's
 
@@ -48,24 +49,17 @@ def compose_command(
 
     Example: outspan compose --data digits --transforms rotate,random_crop,cutout --seeds 9 -o runs/measured
     """
-    from dataclasses import replace
-
     from rich.console import Console
 
-    from outspan.figures.measure import graph_figure
-    from outspan.measurement.compose import compositions, graph
-    from outspan.measurement.study import BASELINE, OWN_KEYS
+    from outspan.measurement.compose import compose
 
-    given = base_recipe("compose", recipe, data, model, changes, OWN_KEYS)
-    names = names_in(transforms, given)
-    recipes = compositions(replace(given, probability=probability_for(given, probability)), names, additive=additive)
-    measured = _study(recipes[BASELINE], seeds, out, shared_batches, jobs).run(recipes)
-    found = graph(measured, names, additive=additive)
-    Console().print(_pairs_table(found))
-    for line in [*_edges(found), *said_of_votes(found)]:
+    keys = study_keys("compose", data, model, changes)
+    options = {"probability": probability, "shared_batches": shared_batches, "jobs": jobs, "watch": training_progress}
+    result = compose(recipe, transforms=transforms, additive=additive, seeds=seeds, out=out, **options, **keys)
+    Console().print(_pairs_table(result))
+    for line in [*_edge_lines(result), *vote_remarks(result.info)]:
         echo(line)
-    name = "composition-additive" if additive else "composition"
-    write_found(out, f"{name}.json", found, f"{name}.png", graph_figure(found))
+    write_figure(out, f"{result.name}.png", result.figure(), f"{result.name}.json")
 
 
 def core_command(
@@ -86,36 +80,13 @@ def core_command(
 
     Example: outspan core --data digits --transforms rotate,random_crop,cutout,translate_x --seeds 9 -o runs/measured
     """
-    from outspan.config import write_recipe
-    from outspan.measurement.core import core
-    from outspan.measurement.study import BASELINE, OWN_KEYS, configurations
+    from outspan.measurement.core import find_core_set
 
-    given = base_recipe("core", recipe, data, model, changes, OWN_KEYS)
-    names = names_in(transforms, given)
-    baseline = configurations(given, names, probability_for(given, probability))[BASELINE]
-    chosen = core(_study(baseline, seeds, out, shared_batches, jobs), names)
-    found = chosen.found
-    for entry in found["path"]:
-        low, high = (100 * end for end in entry["interval"])
-        line = f"{100 * entry['error']:5.2f} % ({low:.2f} to {high:.2f})  {' + '.join(entry['transforms']) or 'none'}"
-        echo(line + ("  ← core" if entry["transforms"] == found["core"] else ""))
-    cost = found["cost"]
-    echo(
-        f"Error of the majority vote of {seeds} seeds on {found['samples']:,} test {found['kind']}. "
-        f"Number of models: {cost['models']}. Transforms per image in the core set: {cost['transforms_an_image']:g}."
-    )
-    biased = f"The core set was selected on these test {found['kind']}. Expect a slightly higher error on new data."
-    for line in [biased, *said_of_votes(found)]:
+    keys = study_keys("core", data, model, changes)
+    options = {"probability": probability, "shared_batches": shared_batches, "jobs": jobs, "watch": training_progress}
+    result = find_core_set(recipe, transforms=transforms, seeds=seeds, out=out, **options, **keys)
+    for line in [*_core_lines(result), *vote_remarks(result.info)]:
         echo(line)
-    error, best = (f"{100 * entry['error']:.2f} %" for entry in (found, found["best"]))
-    comment = f"Error of the majority vote of {seeds} seeds: {error}. Best set: {best}."
-    text = write_recipe(
-        chosen.recipe,
-        f"The core set found by `outspan core`: {' + '.join(found['core']) or 'none'}.",
-        comment,
-    )
-    write_whole(out / "core.toml", lambda partial: partial.write_text(text, encoding="utf-8"))
-    write_json(out / "core.json", found)
     echo(f"wrote core.json and core.toml in {out}. To train: outspan train {out / 'core.toml'} -o RUN")
 
 
@@ -127,7 +98,9 @@ def mixup_command(
     l2: Annotated[
         str, typer.Option("--l2", help="Comma-separated weight decays. Several are compared on held-out training images (mlp).")
     ] = "1e-4,3e-4,1e-3,3e-3",
-    shares: Annotated[str, typer.Option(help="Comma-separated fractions of same-class partners.")] = "0,0.25,0.5,0.75,1",
+    fractions: Annotated[
+        str, typer.Option("--fractions", "--shares", help="Comma-separated fractions of same-class partners.")
+    ] = "0,0.25,0.5,0.75,1",
     seeds: Seeds = 9,
     changes: Set = None,
     jobs: Jobs = 1,
@@ -139,19 +112,16 @@ def mixup_command(
     """
     from rich.console import Console
 
-    from outspan.figures.measure import mixup_figure
-    from outspan.measurement.mixup import baseline_of, check_asked, mixup_summary, study_mixup
-    from outspan.measurement.study import OWN_KEYS
+    from outspan.measurement.mixup import study_mixup
 
-    baseline = baseline_of(base_recipe("mixup", recipe, data, model, changes, OWN_KEYS))
-    decays, requested = _numbers("--l2", l2), _numbers("--shares", shares)
-    check_asked(baseline, decays, requested)
-    measured, tuned = study_mixup(_study(baseline, seeds, out, shared_batches, jobs), decays, requested)
-    found = mixup_summary(measured, tuned, requested)
-    Console().print(_mixup_table(found))
-    for line in [*_mixup_remarks(found), *said_of_votes(found)]:
+    keys = study_keys("mixup", data, model, changes)
+    values = {"weight_decays": _numbers("--l2", l2), "fractions": _numbers("--fractions", fractions)}
+    options = {"shared_batches": shared_batches, "jobs": jobs, "watch": training_progress}
+    result = study_mixup(recipe, seeds=seeds, out=out, **values, **options, **keys)
+    Console().print(_mixup_table(result))
+    for line in [*_mixup_remarks(result), *vote_remarks(result.info)]:
         echo(line)
-    write_found(out, "mixup.json", found, "mixup.png", mixup_figure(found))
+    write_figure(out, "mixup.png", result.figure(), "mixup.json")
 
 
 def _numbers(option: str, text: str) -> list[float]:
@@ -161,77 +131,85 @@ def _numbers(option: str, text: str) -> list[float]:
         raise ValueError(f"{option} must be comma-separated numbers, got {text!r}") from None
 
 
-def _study(baseline: Any, seeds: int, out: Path, shared_batches: bool, jobs: int) -> Any:
-    from outspan.measurement.study import Study
-
-    options = {"shared_batches": shared_batches, "device": device(), "jobs": jobs, "watch": training_progress}
-    return Study(baseline, seeds=range(seeds), out=out, **options)
-
-
-def _pairs_table(found: Mapping[str, Any]) -> Any:
-    """Return the error of every pair: a row for the first, a column for the second, an edge in green."""
+def _pairs_table(graph: "CompositionGraph") -> "Table":
+    """Return the error of every pair: a row for the first transform, a column for the second, edges in green."""
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("first", no_wrap=True)
-    for title in ("alone", *(f"+ {name}" for name in found["transforms"])):
+    for title in ("alone", *(f"+ {name}" for name in graph.transforms)):
         table.add_column(title, justify="right")
-    pairs = {(pair["first"], pair["second"]): pair for pair in found["pairs"]}
-    for first, alone in found["transforms"].items():
+    pairs = {(pair.first, pair.second): pair for pair in graph.pairs}
+    for first, alone in graph.transforms.items():
         cells = []
-        for second in found["transforms"]:
+        for second in graph.transforms:
             pair = pairs.get((first, second))
-            text = "" if pair is None else f"{100 * pair['error']:.2f}"
-            cells.append(f"[green]{text}[/green]" if pair is not None and pair["edge"] else text)
-        table.add_row(first, f"{100 * alone['error']:.2f}", *cells)
+            text = "" if pair is None else f"{100 * pair.scores.error:.2f}"
+            cells.append(f"[green]{text}[/green]" if pair is not None and pair.is_edge else text)
+        table.add_row(first, f"{100 * alone.error:.2f}", *cells)
     return table
 
 
-def _edges(found: Mapping[str, Any]) -> list[str]:
-    """Say what the edges are, and which of them the images tell."""
-    way = "blended equally" if found["composition"] == "additive" else "one after the other"
-    lines = [
-        f"Error in %, {len(found['seeds'])} seeds, {found['samples']:,} test {found['kind']}, transforms {way}. "
-        f"Error of the baseline: {100 * found['baseline']['error']:.2f}."
-    ]
-    for pair in sorted((pair for pair in found["pairs"] if pair["edge"]), key=lambda pair: -pair["cut"]):
-        low, high = (100 * end for end in pair["difference"]["interval"])
-        sure = "" if high < 0 else ", not significant"
-        cut = f"reduces the error by {100 * pair['cut']:.0f} % to {100 * pair['error']:.2f} ({low:+.2f} to {high:+.2f}{sure})"
-        lines.append(f"{pair['first']} → {pair['second']}: {cut}")
+def _edge_lines(graph: "CompositionGraph") -> list[str]:
+    """Return one line per edge, and whether it is significant."""
+    order = "blended equally" if graph.additive else "one after the other"
+    lines = [f"Error in %, {graph.info.test_set}, transforms {order}. Error of the baseline: {100 * graph.baseline.error:.2f}."]
+    for pair in sorted(graph.edges, key=lambda pair: -pair.reduction):
+        low, high = (100 * end for end in pair.difference.interval)
+        unsure = "" if pair.is_significant else ", not significant"
+        change = f"by {100 * pair.reduction:.0f} % to {100 * pair.scores.error:.2f} ({low:+.2f} to {high:+.2f}{unsure})"
+        lines.append(f"{pair.first} → {pair.second}: reduces the error {change}")
     return lines if len(lines) > 1 else [*lines, "No second transform reduces the error of the first by more than 10 %."]
 
 
-def _mixup_table(found: Mapping[str, Any]) -> Any:
+def _core_lines(core: "CoreSet") -> list[str]:
+    """Return one line per step of the search, its cost, and its bias."""
+    lines = []
+    for step in core.path:
+        low, high = (100 * end for end in step.interval)
+        mark = "  ← core" if step.transforms == core.transforms else ""
+        transforms = " + ".join(step.transforms) or "none"
+        lines.append(f"{100 * step.scores.error:5.2f} % ({low:.2f} to {high:.2f})  {transforms}{mark}")
+    info = core.info
+    lines.append(
+        f"Error of the majority vote of {len(info.seeds)} seeds on {info.samples:,} test {info.noun}. "
+        f"Number of models: {core.models}. Transforms per sample in the core set: {core.transforms_per_sample:g}."
+    )
+    return [*lines, f"The core set was selected on these test {info.noun}. Expect a slightly higher error on new data."]
+
+
+def _mixup_table(study: "MixupStudy") -> "Table":
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for title in ("accuracy", "error", "instability"):
         table.add_column(title, justify="right")
-    decay = f"{found['weight_decay']['chosen']:g}"
-    own = f"baseline, weight decay {found['settings']['weight_decay']:g}"
-    titles = {"baseline": own, "l2": f"weight decay {decay}", "mixup": "+ mixup"}
-    rows = [(titles[name], found["scores"][name]) for name in titles]
-    rows += [(f"+ mixup, {100 * entry['share']:g} % same class", entry) for entry in found["same_class"]]
-    for title, entry in rows:
-        accuracy = f"{100 * entry['accuracy']:.2f} ± {100 * entry['std']:.2f}"
-        table.add_row(title, accuracy, f"{100 * entry['error']:.2f}", f"{100 * entry['instability']:.2f}")
+    rows = [
+        (f"baseline, weight decay {study.info.settings['weight_decay']:g}", study.baseline),
+        (f"weight decay {study.tuning.weight_decay:g}", study.weight_decay),
+        ("+ mixup", study.mixup),
+        *((f"+ mixup, {100 * one.fraction:g} % same class", one.scores) for one in study.same_class),
+    ]
+    for title, scores in rows:
+        accuracy = f"{100 * scores.accuracy:.2f} ± {100 * scores.std:.2f}"
+        table.add_row(title, accuracy, f"{100 * scores.error:.2f}", f"{100 * scores.instability:.2f}")
     return table
 
 
-def _mixup_remarks(found: Mapping[str, Any]) -> list[str]:
-    lines = [f"Values in %, {len(found['seeds'])} seeds, {found['samples']:,} test images."]
-    decay = found["weight_decay"]
-    if decay["accuracy"]:
-        tried = ", ".join(f"{value} {100 * accuracy:.2f}" for value, accuracy in decay["accuracy"].items())
-        lines.append(f"Weight decays and their accuracy on {decay['held_out']:,} held-out training images: {tried}.")
-        if decay["chosen"] in (min(map(float, decay["accuracy"])), max(map(float, decay["accuracy"]))):
+def _mixup_remarks(study: "MixupStudy") -> list[str]:
+    lines, tuning = [f"Values in %, {study.info.test_set}."], study.tuning
+    if tuning.accuracies:
+        tried = ", ".join(f"{value!r} {100 * accuracy:.2f}" for value, accuracy in tuning.accuracies.items())
+        lines.append(f"Weight decays and their accuracy on {tuning.held_out:,} held-out training images: {tried}.")
+        if tuning.weight_decay in (min(tuning.accuracies), max(tuning.accuracies)):
             lines.append("The best value is at the end of the range. Try more values with --l2.")
-    corrected = [entry for entry in found["margins"]["corrected"] if entry["count"]]
-    for entry in corrected:
-        own = f"Mean margin of the baseline on the corrected images: {entry['mean_margin']:.2f}."
-        changed = f"corrects {entry['count']} images and breaks {entry['broken']}"
-        lines.append(f"Mixup with {100 * entry['share']:g} % same class {changed}. {own}")
-    wrong = found["margins"]["mean_margin_of_wrong"]
-    return [*lines, f"Mean margin of the baseline on all images that it gets wrong: {wrong:.2f}."] if corrected else lines
+    corrected = [one for one in study.margins.corrected if one.count]
+    for one in corrected:
+        margin = f"Mean margin of the baseline on the corrected images: {one.mean_margin:.2f}."
+        changed = f"corrects {one.count} images and breaks {one.broken}"
+        lines.append(f"Mixup with {100 * one.fraction:g} % same class {changed}. {margin}")
+    if corrected:
+        wrong = f"{study.margins.mean_of_wrong:.2f}"
+        lines.append(f"Mean margin of the baseline on all images that it gets wrong: {wrong}.")
+    return lines

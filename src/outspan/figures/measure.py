@@ -1,170 +1,204 @@
-"""What studies came to, drawn: error against instability, the graph of compositions, and mixup."""
+"""Figures of studies: error against instability, the graph of compositions, and mixup."""
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
-COLOURS = {"better": "tab:green", "worse": "tab:red", "not told apart": "0.45"}
+Interval = tuple[float, float]
+COLOURS = {"better": "tab:green", "worse": "tab:red", "no significant difference": "0.45"}  # by verdict
+_LABELS = {verdict: f"{verdict} than the baseline" for verdict in ("better", "worse")}
 
 
-def measure_figure(found: Mapping[str, Any]) -> Figure:
-    """Return the error score against the instability of each transform, with its intervals; the baseline is a star.
+@dataclass(frozen=True)
+class Point:
+    """The scores of a transform, as fractions, with their intervals and the verdict against the baseline."""
 
-    `found` is what `outspan.measurement.summary.summarise` returns, and scores.json holds.
-    """
+    instability: float
+    error: float
+    instability_interval: Interval
+    error_interval: Interval
+    verdict: str = ""  # a key of COLOURS; "" is the baseline
+
+    @property
+    def position(self) -> tuple[float, float]:
+        """Where it is drawn, in %."""
+        return 100 * self.instability, 100 * self.error
+
+    @property
+    def colour(self) -> str:
+        """The colour of its verdict."""
+        return COLOURS.get(self.verdict, "black")
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A composition that reduces the error of its first transform."""
+
+    first: str
+    second: str
+    reduction: float  # of the error, as a fraction
+    significant: bool
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value of a curve and its interval, as fractions."""
+
+    x: float
+    y: float
+    interval: Interval
+
+
+def measure_figure(baseline: Point, transforms: Mapping[str, Point], title: str) -> Figure:
+    """Return the error against the instability of each transform, with intervals. The baseline is a star."""
     figure = Figure(figsize=(8, 6), dpi=150, facecolor="white", layout="constrained")
     axis = figure.subplots()
-    for verdict, colour in COLOURS.items():
-        names = [name for name, entry in found["transforms"].items() if entry["difference"]["verdict"] == verdict]
-        for i, name in enumerate(names):
-            label = f"{verdict} than the baseline" if verdict != "not told apart" else "not told apart from it"
-            _point(axis, found["transforms"][name], colour, label if not i else None)
-    _point(axis, found["baseline"], "black", "baseline", marker="*")
-    for draw, at in zip((axis.axvline, axis.axhline), _at(found["baseline"]), strict=True):
+    for verdict in COLOURS:
+        points = [point for point in transforms.values() if point.verdict == verdict]
+        for i, point in enumerate(points):
+            _draw_point(axis, point, _LABELS.get(verdict, verdict) if not i else None)
+    _draw_point(axis, baseline, "baseline")
+    for draw, at in zip((axis.axvline, axis.axhline), baseline.position, strict=True):
         draw(at, color="0.7", linewidth=0.8, linestyle="--", zorder=0)
-    axis.set_xlabel("instability, %: how often a model departs from the majority")
-    axis.set_ylabel("intrinsic error, %: how often the majority is wrong")
-    kind = found["kind"]
-    axis.set_title(f"{len(found['seeds'])} seeds, {found['samples']:,} test {kind}, 95 % intervals over {kind}", fontsize=10)
+    axis.set_xlabel("instability, %: how often a model differs from the majority vote")
+    axis.set_ylabel("intrinsic error, %: how often the majority vote is wrong")
+    axis.set_title(title, fontsize=10)
     axis.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    figure.draw_without_rendering()  # settles where the points lie, among which labels find room
-    colours = {name: COLOURS[entry["difference"]["verdict"]] for name, entry in found["transforms"].items()}
-    _label(axis, {"baseline": found["baseline"], **found["transforms"]}, {"baseline": "black", **colours})
+    figure.draw_without_rendering()  # fixes the positions of the points, which the labels must not cover
+    _draw_names(axis, {"baseline": baseline, **transforms}, 72 / figure.dpi)
     return figure
 
 
-def _label(axis: Any, entries: Mapping[str, Mapping[str, Any]], colours: Mapping[str, str]) -> None:
-    """Write each name at the nearest place beside its point where it covers no other name and no point, and a line to it."""
-    points = 72 / axis.figure.dpi
-    frame = tuple((points * axis.bbox.extents).tolist())
-    spots = {name: _at(entry) for name, entry in entries.items()}
-    at = {name: (points * axis.transData.transform(spot)).tolist() for name, spot in spots.items()}
-    taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in at.values()]
-    for name, (x, y) in at.items():
-        right, up, box = _room(x, y, 4.6 * len(name), frame, taken)  # points, of 8-point letters
-        taken.append(box)
-        style = {"fontsize": 8, "color": colours[name], "va": "center", "ha": "right" if right < 0 else "left", "zorder": 4}
-        line = {"arrowstyle": "-", "color": colours[name], "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0}
-        axis.annotate(name, spots[name], xytext=(right, up), textcoords="offset points", arrowprops=line, **style)
-
-
-def _room(x: float, y: float, wide: float, frame: Box, taken: Sequence[Box]) -> tuple[float, float, Box]:
-    """Return how far from a point its name has room, to the right and up, and the box it fills."""
-    ways = [math.pi * turn / 8 for turn in (1, -1, 7, -7, 3, -3, 5, -5)]
-    boxes = []
-    for away, way in itertools.product(range(10, 120, 8), ways):
-        right, up = away * math.cos(way), away * math.sin(way)
-        left = x + right - (wide if right < 0 else 0)
-        boxes.append((right, up, (left, y + up - 4.5, left + wide, y + up + 4.5)))
-    free = (found for found in boxes if _inside(found[2], frame) and not any(_overlap(found[2], other) for other in taken))
-    return next(free, boxes[0])
-
-
-def _inside(one: Box, frame: Box) -> bool:
-    return frame[0] < one[0] and frame[1] < one[1] and one[2] < frame[2] and one[3] < frame[3]
-
-
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def _at(entry: Mapping[str, Any]) -> tuple[float, float]:
-    return 100 * entry["instability"]["value"], 100 * entry["error"]["value"]
-
-
-def _point(axis: Any, entry: Mapping[str, Any], colour: str, label: str | None, *, marker: str = "o") -> None:
-    at = _at(entry)
+def _draw_point(axis: Axes, point: Point, label: str | None) -> None:
+    x, y = point.position
     reach = []
-    for key, middle in zip(("instability", "error"), at, strict=True):
-        low, high = entry[key]["interval"]
-        reach.append([[max(0.0, middle - 100 * low)], [max(0.0, 100 * high - middle)]])
-    size = 14 if marker == "*" else 5
+    for value, (low, high) in ((x, point.instability_interval), (y, point.error_interval)):
+        reach.append([[max(0.0, value - 100 * low)], [max(0.0, 100 * high - value)]])
+    marker, size = ("o", 5) if point.verdict else ("*", 14)
     style = {"elinewidth": 0.7, "markersize": size, "zorder": 3, "alpha": 0.9}
-    axis.errorbar(at[0], at[1], xerr=reach[0], yerr=reach[1], fmt=marker, color=colour, label=label, **style)
+    axis.errorbar(x, y, xerr=reach[0], yerr=reach[1], fmt=marker, color=point.colour, label=label, **style)
 
 
-def graph_figure(found: Mapping[str, Any]) -> Figure:
-    """Return the transforms in a circle, and an arrow from A to B where B cuts the error of A by more than 10 %.
+def _draw_names(axis: Axes, points: Mapping[str, Point], scale: float) -> None:
+    """Write each name near its point, where it covers no other name and no point, with a line to the point.
 
-    It is solid where the interval of the difference is below 0, else dashed. `found` comes from
-    `outspan.measurement.compose.graph`.
+    `scale` is the size of a pixel in points.
     """
+    left, bottom, right, top = map(float, axis.bbox.extents)
+    frame = scale * left, scale * bottom, scale * right, scale * top
+    positions = {name: (scale * axis.transData.transform(point.position)).tolist() for name, point in points.items()}
+    taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in positions.values()]
+    for name, (x, y) in positions.items():
+        right, up, box = _free_place(x, y, 4.6 * len(name), frame, taken)  # the width in points, for 8-point letters
+        taken.append(box)
+        colour = points[name].colour
+        style = {"fontsize": 8, "color": colour, "va": "center", "ha": "right" if right < 0 else "left", "zorder": 4}
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0}
+        axis.annotate(name, points[name].position, xytext=(right, up), textcoords="offset points", arrowprops=line, **style)
+
+
+def _free_place(x: float, y: float, width: float, frame: Box, taken: Sequence[Box]) -> tuple[float, float, Box]:
+    """Return the offset of a name from its point, to the right and up, and the box that it fills."""
+    places = list(_places(x, y, width))
+    free = (place for place in places if _is_inside(place[2], frame) and not any(_overlap(place[2], other) for other in taken))
+    return next(free, places[0])
+
+
+def _places(x: float, y: float, width: float) -> Iterator[tuple[float, float, Box]]:
+    """Return the places to try for a name, from near to far."""
+    angles = [math.pi * turn / 8 for turn in (1, -1, 7, -7, 3, -3, 5, -5)]
+    for distance, angle in itertools.product(range(10, 120, 8), angles):
+        right, up = distance * math.cos(angle), distance * math.sin(angle)
+        left = x + right - (width if right < 0 else 0)
+        yield right, up, (left, y + up - 4.5, left + width, y + up + 4.5)
+
+
+def _is_inside(box: Box, frame: Box) -> bool:
+    return frame[0] < box[0] and frame[1] < box[1] and box[2] < frame[2] and box[3] < frame[3]
+
+
+def _overlap(box: Box, other: Box) -> bool:
+    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+
+
+def graph_figure(errors: Mapping[str, float], arrows: Sequence[Arrow], title: str) -> Figure:
+    """Return the transforms with their errors in a circle, and the arrows. Those that are not significant are dashed."""
     figure = Figure(figsize=(8, 7), dpi=150, facecolor="white", layout="constrained")
     axis = figure.subplots()
-    names = list(found["transforms"])
-    turns = [math.pi / 2 - 2 * math.pi * i / len(names) for i in range(len(names))]
-    places = {name: (math.cos(turn), math.sin(turn)) for name, turn in zip(names, turns, strict=True)}
     boxes = {}
-    for name, at in places.items():
-        text = f"{name}\n{100 * found['transforms'][name]['error']:.2f} %"
+    for i, (name, error) in enumerate(errors.items()):
+        angle = math.pi / 2 - 2 * math.pi * i / len(errors)
         box = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "black"}
-        boxes[name] = axis.text(*at, text, ha="center", va="center", fontsize=10, bbox=box, zorder=3)
-    blended = found["composition"] == "additive"
-    way = "blending B into A" if blended else "B after A"
-    title = f"A → B: {way} cuts the error of A alone (in the box) by more than 10 %"
-    seeds = (
-        f"{len(found['seeds'])} seeds, {found['samples']:,} test {found['kind']}; dashed: not told apart by its 95 % interval"
-    )
-    axis.set_title(f"{title}\n{seeds}", fontsize=10)
+        style = {"ha": "center", "va": "center", "fontsize": 10, "bbox": box, "zorder": 3}
+        boxes[name] = axis.text(math.cos(angle), math.sin(angle), f"{name}\n{100 * error:.2f} %", **style)
+    axis.set_title(title, fontsize=10)
     axis.set(xlim=(-1.4, 1.4), ylim=(-1.15, 1.15), aspect="equal")
     axis.axis("off")
-    figure.draw_without_rendering()  # settles how large the boxes are, at whose rims arrows begin and end
-    for pair in found["pairs"]:
-        if pair["edge"]:
-            _arrow(axis, boxes[pair["first"]], boxes[pair["second"]], pair)
+    figure.draw_without_rendering()  # fixes the sizes of the boxes, where arrows begin and end
+    for arrow in arrows:
+        _draw_arrow(axis, boxes[arrow.first], boxes[arrow.second], arrow)
     return figure
 
 
-def _arrow(axis: Any, first: Text, second: Text, pair: Mapping[str, Any]) -> None:
+def _draw_arrow(axis: Axes, first: Text, second: Text, arrow: Arrow) -> None:
     start, end = first.get_position(), second.get_position()
-    sure = pair["difference"]["interval"][1] < 0
-    style = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "tab:green", "linestyle": "-" if sure else "--"}
-    style |= {"connectionstyle": "arc3,rad=0.12", "linewidth": 1.4}
+    style: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "tab:green"}
+    style |= {"linestyle": "-" if arrow.significant else "--", "connectionstyle": "arc3,rad=0.12", "linewidth": 1.4}
     style |= {"patchA": first.get_bbox_patch(), "patchB": second.get_bbox_patch(), "shrinkA": 2, "shrinkB": 2}
     axis.annotate("", xy=end, xytext=start, arrowprops=style)
-    # An arc bends to the right of its way by half its rad: its label stands there.
+    # The middle of the arc is to the right of the straight line, by half of rad. The label is there.
     (x0, y0), (x1, y1) = start, end
-    at = (x0 + x1) / 2 + 0.06 * (y1 - y0), (y0 + y1) / 2 - 0.06 * (x1 - x0)
+    x, y = (x0 + x1) / 2 + 0.06 * (y1 - y0), (y0 + y1) / 2 - 0.06 * (x1 - x0)
     box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
-    axis.text(*at, f"-{100 * pair['cut']:.0f} %", ha="center", va="center", fontsize=8, color="tab:green", bbox=box)
+    axis.text(x, y, f"-{100 * arrow.reduction:.0f} %", ha="center", va="center", fontsize=8, color="tab:green", bbox=box)
 
 
-def mixup_figure(found: Mapping[str, Any]) -> Figure:
-    """Return the instability over the share of partners of the same class, and three histograms of margins.
+def mixup_figure(
+    curve: Sequence[Estimate],
+    levels: Mapping[str, float],
+    right: Mapping[str, Sequence[int]],
+    wrong: Mapping[str, Sequence[int]],
+    corrected: Mapping[str, Sequence[int]],
+) -> Figure:
+    """Return the instability over the fraction of same-class partners, and three histograms of margins.
 
-    `found` is what `outspan.measurement.mixup.mixup_summary` returns.
+    Args:
+        curve: the instability of mixup (y) at each fraction of same-class partners (x).
+        levels: the instability of models without mixup, by their name.
+        right: counts of margins, by model, for the images that the baseline classifies correctly.
+        wrong: the same for the images that it misclassifies.
+        corrected: counts of the baseline's margins for the images that mixup corrects, by the variant of mixup.
     """
     figure = Figure(figsize=(11, 8), dpi=150, facecolor="white", layout="constrained")
-    (curve, right), (wrong, corrected) = figure.subplots(2, 2)
-    shares = [100 * entry["share"] for entry in found["same_class"]]
-    values = [100 * entry["instability"] for entry in found["same_class"]]
-    ends = [entry["instability_interval"] for entry in found["same_class"]]
-    low = [max(0.0, value - 100 * end[0]) for value, end in zip(values, ends, strict=True)]
-    high = [max(0.0, 100 * end[1] - value) for value, end in zip(values, ends, strict=True)]
-    curve.errorbar(shares, values, yerr=[low, high], marker="o", color="tab:blue", label="mixup")
-    for name, colour in (("baseline", "black"), ("l2", "0.5")):
-        level = 100 * found["scores"][name]["instability"]
-        curve.axhline(level, color=colour, linestyle="--", linewidth=1, label="weight decay" if name == "l2" else name)
-    curve.set(xlabel="partners of the same class, %", ylabel="instability, %", title="Instability of mixup")
-    curve.legend(frameon=False)
-    for axis, kind in ((right, "right"), (wrong, "wrong")):
-        _histograms(axis, found["margins"][kind], f"Images that the baseline gets {kind}", "margin of each")
-    bars = {f"{100 * entry['share']:.12g} % same class": entry["histogram"] for entry in found["margins"]["corrected"]}
-    _histograms(corrected, bars, "Images that mixup corrects", "margin of the baseline")
-    right.set_yscale("symlog")  # nearly all lie in the last bin
+    (first, second), (third, fourth) = figure.subplots(2, 2)
+    x, y = [100 * point.x for point in curve], [100 * point.y for point in curve]
+    low = [max(0.0, 100 * (point.y - point.interval[0])) for point in curve]
+    high = [max(0.0, 100 * (point.interval[1] - point.y)) for point in curve]
+    first.errorbar(x, y, yerr=[low, high], marker="o", color="tab:blue", label="mixup")
+    for (name, level), colour in zip(levels.items(), ("black", "0.5"), strict=True):
+        first.axhline(100 * level, color=colour, linestyle="--", linewidth=1, label=name)
+    first.set(xlabel="same-class partners, %", ylabel="instability, %", title="Instability of mixup")
+    first.legend(frameon=False)
+    _draw_histograms(second, right, "Images that the baseline gets right", "margin of each model")
+    _draw_histograms(third, wrong, "Images that the baseline gets wrong", "margin of each model")
+    _draw_histograms(fourth, corrected, "Images that mixup corrects", "margin of the baseline")
+    second.set_yscale("symlog")  # nearly all images are in the last bin
     return figure
 
 
-def _histograms(axis: Any, several: Mapping[str, Sequence[int]], title: str, label: str) -> None:
-    bins = len(next(iter(several.values()), []))
-    for i, (name, counts) in enumerate(several.items()):
-        width = 1 / (bins * (len(several) + 1))
-        axis.bar([(j + 0.5) / bins + (i - (len(several) - 1) / 2) * width for j in range(bins)], counts, width, label=name)
-    axis.set(xlabel=f"{label}: the first probability minus the second", ylabel="images", title=title)
+def _draw_histograms(axis: Axes, histograms: Mapping[str, Sequence[int]], title: str, label: str) -> None:
+    bins = len(next(iter(histograms.values()), []))
+    for i, (name, counts) in enumerate(histograms.items()):
+        width = 1 / (bins * (len(histograms) + 1))
+        centres = [(j + 0.5) / bins + (i - (len(histograms) - 1) / 2) * width for j in range(bins)]
+        axis.bar(centres, counts, width, label=name)
+    axis.set(xlabel=f"{label}: largest probability minus the second largest", ylabel="images", title=title)
     axis.legend(frameon=False)

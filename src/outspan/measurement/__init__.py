@@ -1,1 +1,1 @@
-"""What an augmentation does to a model: k seeds are trained, and what changes is split into error and instability."""
+"""Measure the effect of augmentation: train several seeds, and separate the error of their vote from their disagreement."""

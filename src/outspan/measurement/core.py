@@ -1,66 +1,153 @@
-"""Core sets: the few transforms, one after another, that do nearly as well as the best that a greedy search finds."""
+"""Core sets: the fewest transforms, one after another, that are nearly as good as the best set of a greedy search."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from outspan.config import Recipe
-from outspan.measurement.compose import name_of, summary
-from outspan.measurement.scores import intervals
-from outspan.measurement.study import BASELINE, Measured, Study, check_transforms, one_after_another
-from outspan.measurement.summary import about
+from typing_extensions import Unpack
 
-WITHIN = 0.1  # of the best error score
+from outspan.config import Recipe, StudyKeys, write_recipe
+from outspan.files import write_json, write_whole
+from outspan.measurement.compose import composition_name
+from outspan.measurement.info import StudyInfo, study_info
+from outspan.measurement.intervals import Interval, intervals
+from outspan.measurement.predictions import Predictions
+from outspan.measurement.recipes import (
+    BASELINE,
+    PAPER_FIVE,
+    baseline_recipe,
+    chain,
+    check_transforms,
+    select_transforms,
+    study_recipe,
+)
+from outspan.measurement.scores import Scores, scores
+from outspan.measurement.study import Study
+from outspan.training.pool import Watch, unwatched
+
+TOLERANCE = 0.1  # of the lowest error
 
 
 @dataclass(frozen=True)
-class Core:
-    """A core set: the recipe that trains with it, and how it was found, as numbers."""
+class SearchStep:
+    """A set of transforms on the path of the greedy search."""
 
+    transforms: tuple[str, ...]
+    scores: Scores
+    interval: Interval  # of the error
+    next_errors: Mapping[str, float] = field(default_factory=dict)  # by transform, the error with it added
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what core.json contains for a step."""
+        values: dict[str, object] = {
+            "transforms": list(self.transforms),
+            **self.scores.brief(),
+            "interval": list(self.interval),
+        }
+        return values | ({"then": dict(self.next_errors)} if self.next_errors else {})
+
+
+@dataclass(frozen=True)
+class CoreSet:
+    """The result of `find_core_set`: the chosen transforms, a recipe that trains with them, and the path of the search."""
+
+    info: StudyInfo
     recipe: Recipe
-    found: dict[str, Any]
+    chosen: SearchStep
+    path: tuple[SearchStep, ...]  # from no transforms to the set with the lowest error
+    models: int  # number of trained models
+
+    @property
+    def transforms(self) -> tuple[str, ...]:
+        """The core set."""
+        return self.chosen.transforms
+
+    @property
+    def best(self) -> SearchStep:
+        """The set with the lowest error."""
+        return self.path[-1]
+
+    @property
+    def transforms_per_sample(self) -> float:
+        """The mean number of transforms of the core set that are applied to a sample."""
+        return len(self.transforms) * self.recipe.probability
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what core.json contains."""
+        return self.info.as_dict() | {
+            "core": list(self.transforms),
+            "error": self.chosen.scores.error,
+            "best": {"transforms": list(self.best.transforms), "error": self.best.scores.error},
+            "within": TOLERANCE,
+            "cost": {"transforms_an_image": self.transforms_per_sample, "models": self.models},
+            "path": [step.as_dict() for step in self.path],
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write core.json and the recipe core.toml into a folder."""
+        error, best = (f"{100 * step.scores.error:.2f} %" for step in (self.chosen, self.best))
+        text = write_recipe(
+            self.recipe,
+            f"The core set found by `outspan core`: {' + '.join(self.transforms) or 'none'}.",
+            f"Error of the majority vote of {len(self.info.seeds)} seeds: {error}. Best set: {best}.",
+        )
+        write_whole(folder / "core.toml", lambda partial: partial.write_text(text, encoding="utf-8"))
+        write_json(folder / "core.json", self.as_dict())
 
 
-def core(study: Study, transforms: Sequence[str], *, seed: int = 0) -> Core:
-    """Add, one at a time and after those so far, the transform that lowers the error most, until none lowers it.
+def find_core_set(
+    recipe: Recipe | Path | str | None = None,
+    *,
+    transforms: str | Sequence[str] = PAPER_FIVE,
+    seeds: int | Sequence[int] = 9,
+    out: Path | str,
+    probability: float | None = None,
+    shared_batches: bool = False,
+    jobs: int = 1,
+    device: str | None = None,
+    watch: Watch = unwatched,
+    **keys: Unpack[StudyKeys],
+) -> CoreSet:
+    """Return the smallest set of transforms whose error is within 10 % of the best that a greedy search finds.
 
-    The core is the shortest of these sets, none included, whose error is within 10 % of the lowest. All are judged by the same
-    test images, so the lowest error is a little too good: it is the luckiest of those tried.
+    The folder can be shared with `measure` and `compose`. The result is also written to `out`/core.json, and its recipe to
+    `out`/core.toml. The arguments are those of `measure`.
+    """
+    base = study_recipe("core", recipe, keys)
+    names = select_transforms(transforms, base)
+    check_transforms(base, names)
+    options = {"shared_batches": shared_batches, "jobs": jobs, "device": device, "watch": watch}
+    core = search(Study(baseline_recipe(base, probability), seeds=seeds, out=out, **options), names)
+    core.save(Path(out))
+    return core
+
+
+def search(study: Study, transforms: Sequence[str], *, seed: int = 0) -> CoreSet:
+    """Add one transform at a time, after the others, that reduces the error most, until none reduces it.
+
+    The core set is the shortest of these sets, the empty one included, whose error is within 10 % of the lowest. All sets are
+    compared on the same test samples, so the lowest error is slightly too low for new data.
     """
     check_transforms(study.baseline, transforms)
-    measured = study.run({BASELINE: study.baseline})
-    path, seen = [_entry([], measured, seed)], dict(measured.predictions)
-    while left := [name for name in transforms if name not in path[-1]["transforms"]]:
-        sets = [[*path[-1]["transforms"], name] for name in left]
-        measured = study.run({name_of(some): one_after_another(study.baseline, some) for some in sets})
-        seen |= measured.predictions
-        tried = {some[-1]: summary(measured.predictions[name_of(some)], seed) for some in sets}
-        best = min(sets, key=lambda some: (tried[some[-1]]["error"], -tried[some[-1]]["accuracy"]))
-        path[-1]["then"] = {name: entry["error"] for name, entry in tried.items()}
-        if tried[best[-1]]["error"] >= path[-1]["error"]:
+    result = study.run({BASELINE: study.baseline})
+    seen = dict(result.predictions)
+    path = [_step((), seen, seed)]
+    while left := [name for name in transforms if name not in path[-1].transforms]:
+        sets = [(*path[-1].transforms, name) for name in left]
+        seen |= study.run({composition_name(names): chain(study.baseline, names) for names in sets}).predictions
+        tried = {names: scores(seen[composition_name(names)], seed=seed) for names in sets}
+        best = min(sets, key=lambda names: (tried[names].error, -tried[names].accuracy))
+        path[-1] = replace(path[-1], next_errors={names[-1]: one.error for names, one in tried.items()})
+        if tried[best].error >= path[-1].scores.error:
             break
-        path.append(_entry(best, measured, seed))
-    enough = round((1 + WITHIN) * path[-1]["error"], 12)
-    chosen = next(entry for entry in path if round(entry["error"], 12) <= enough)
-    names = chosen["transforms"]
-    recipe = one_after_another(study.baseline, names) if names else study.baseline
-    probability = study.baseline.probability
-    cost = {"transforms_an_image": len(names) * probability, "models": len(seen) * len(study.seeds)}
-    return Core(
-        replace(recipe, seed=0),
-        {
-            **about(study.settings, study.seeds, seen, seed=seed),
-            "core": names,
-            "error": chosen["error"],
-            "best": {"transforms": path[-1]["transforms"], "error": path[-1]["error"]},
-            "within": WITHIN,
-            "cost": cost,
-            "path": path,
-        },
-    )
+        path.append(_step(best, seen, seed))
+    limit = round((1 + TOLERANCE) * path[-1].scores.error, 12)
+    chosen = next(step for step in path if round(step.scores.error, 12) <= limit)
+    recipe = chain(study.baseline, chosen.transforms) if chosen.transforms else study.baseline
+    info = study_info(study.settings, study.seeds, seen, result.noun, seed=seed)
+    return CoreSet(info, replace(recipe, seed=0), chosen, tuple(path), len(seen) * len(study.seeds))
 
 
-def _entry(names: Sequence[str], measured: Measured, seed: int) -> dict[str, Any]:
-    some = measured.predictions[name_of(names) or BASELINE]
-    around = intervals({"": some}, seed=seed)[""].error
-    return {"transforms": list(names), **summary(some, seed), "interval": list(around)}
+def _step(transforms: tuple[str, ...], predictions: Mapping[str, Predictions], seed: int) -> SearchStep:
+    one = predictions[composition_name(transforms) or BASELINE]
+    return SearchStep(transforms, scores(one, seed=seed), intervals({"": one}, seed=seed)[""].error)

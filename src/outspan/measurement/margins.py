@@ -1,4 +1,4 @@
-"""Margins: by how much the likeliest class leads the second, in probability."""
+"""Margins: the largest class probability minus the second largest."""
 
 import numpy as np
 from torch import Tensor
@@ -9,7 +9,7 @@ BINS = 10
 
 
 def margins(logits: Float32[Tensor, "n classes"]) -> Float32[Tensor, " n"]:
-    """Return the largest probability minus the second largest of every sample; with one class it is 1.
+    """Return the largest probability minus the second largest of every sample. With one class it is 1.
 
     >>> import torch
     >>> margins(torch.tensor([[0.0, 0.0, -40.0], [50.0, 0.0, 0.0]])).tolist()
@@ -22,5 +22,5 @@ def margins(logits: Float32[Tensor, "n classes"]) -> Float32[Tensor, " n"]:
 
 
 def histogram(values: Num[Tensor, " n"]) -> list[int]:
-    """Return how many margins lie in each of 10 bins of equal width from 0 to 1; the last holds 1 itself."""
+    """Return the number of margins in each of 10 bins of equal width from 0 to 1. The last bin includes 1."""
     return np.histogram(values.numpy(), bins=BINS, range=(0, 1))[0].tolist()

@@ -1,143 +1,208 @@
-"""Studies of mixup: what partners of the same class do, how it compares with weight decay, and which images it corrects."""
+"""A study of mixup: compared with weight decay, by the fraction of same-class partners, and which images it corrects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from outspan.config import Recipe
-from outspan.data.sets import Data, hold_out, is_textual
-from outspan.measurement.compose import summary
-from outspan.measurement.margins import histogram
-from outspan.measurement.scores import corrected_and_broken, intervals, majority
-from outspan.measurement.study import BASELINE, Measured, Study, unaugmented
-from outspan.measurement.summary import about
+from typing_extensions import Unpack
+
+from outspan.config import Recipe, StudyKeys
+from outspan.data.sets import Data, hold_out, noun_of
+from outspan.files import write_json
+from outspan.measurement.info import StudyInfo, study_info
+from outspan.measurement.intervals import Interval, intervals
+from outspan.measurement.mixup_margins import Margins, measure_margins
+from outspan.measurement.recipes import BASELINE, study_recipe, unaugmented
+from outspan.measurement.scores import Scores, scores
+from outspan.measurement.study import Study, StudyResult
+from outspan.policies.table import find_policy
 from outspan.training.ensemble import is_batchable
+from outspan.training.pool import Watch, unwatched
 
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of partners that are of an image's own class
-CORRECTED_AT = (0.0, 0.5, 1.0)  # whose corrected images the paper draws (arXiv:2005.00695, Appendix on mixup)
-_HELD_OUT = 6  # one in so many train images, for choosing the weight decay
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FRACTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of partners with the same class
+WEIGHT_DECAYS = (1e-4, 3e-4, 1e-3, 3e-3)
+MARGINS_AT = (0.0, 0.5, 1.0)  # fractions whose corrected images the paper draws (arXiv:2005.00695, Appendix on mixup)
+_HELD_OUT = 6  # one in 6 training images is held out to choose the weight decay
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """A weight decay, and the accuracy on held-out train images of all that were tried, if it was chosen."""
+class Tuning:
+    """The chosen weight decay, and how it was chosen."""
 
     weight_decay: float
-    tried: Mapping[float, float]
-    held_out: int
+    accuracies: Mapping[float, float]  # by weight decay, on held-out training images; empty if there was one value only
+    held_out: int  # number of held-out images
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what mixup.json contains."""
+        accuracies = {repr(value): accuracy for value, accuracy in self.accuracies.items()}
+        return {"chosen": self.weight_decay, "held_out": self.held_out, "accuracy": accuracies}
 
 
-def baseline_of(recipe: Recipe) -> Recipe:
-    """Return the recipe without mixing: crop and flip where the data set takes them, and its own weight decay."""
+@dataclass(frozen=True)
+class SameClassScores:
+    """The scores of mixup with a fraction of same-class partners."""
+
+    fraction: float
+    scores: Scores
+    instability_interval: Interval
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what mixup.json contains."""
+        return {"share": self.fraction, **self.scores.brief(), "instability_interval": list(self.instability_interval)}
+
+
+@dataclass(frozen=True)
+class MixupStudy:
+    """The result of `study_mixup`."""
+
+    info: StudyInfo
+    tuning: Tuning
+    baseline: Scores  # with the weight decay of the recipe
+    weight_decay: Scores  # with the chosen weight decay, without mixup
+    mixup: Scores  # with the chosen weight decay and mixup
+    same_class: tuple[SameClassScores, ...]  # by fraction of same-class partners
+    margins: Margins
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what mixup.json contains."""
+        table = {BASELINE: self.baseline.brief(), "l2": self.weight_decay.brief(), "mixup": self.mixup.brief()}
+        if scores := [one.scores for one in self.same_class if one.fraction == 1]:
+            table["same_class"] = scores[0].brief()
+        return self.info.as_dict() | {
+            "weight_decay": self.tuning.as_dict(),
+            "scores": table,
+            "same_class": [one.as_dict() for one in self.same_class],
+            "margins": self.margins.as_dict(),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write mixup.json into a folder."""
+        write_json(folder / "mixup.json", self.as_dict())
+
+    def figure(self) -> "Figure":
+        """Return a figure of the instability over the fraction of same-class partners, and of the margins."""
+        from outspan.figures.measure import Estimate, mixup_figure
+
+        curve = [Estimate(one.fraction, one.scores.instability, one.instability_interval) for one in self.same_class]
+        levels = {"baseline": self.baseline.instability, "weight decay": self.weight_decay.instability}
+        corrected = {f"{100 * one.fraction:.12g} % same class": one.histogram for one in self.margins.corrected}
+        return mixup_figure(curve, levels, self.margins.right, self.margins.wrong, corrected)
+
+
+def study_mixup(
+    recipe: Recipe | Path | str | None = None,
+    *,
+    weight_decays: Sequence[float] = WEIGHT_DECAYS,
+    fractions: Sequence[float] = FRACTIONS,
+    seeds: int | Sequence[int] = 9,
+    out: Path | str,
+    shared_batches: bool = False,
+    jobs: int = 1,
+    device: str | None = None,
+    watch: Watch = unwatched,
+    **keys: Unpack[StudyKeys],
+) -> MixupStudy:
+    """Train several seeds with and without mixup, and return their scores, and the margins of the images that change.
+
+    The result is also written to `out`/mixup.json.
+
+    Args:
+        weight_decays: the one with the best accuracy on held-out training images is used with mixup. Several need an mlp.
+        fractions: of mixing partners with the class of the image.
+
+    The other arguments are those of `measure`.
+    """
+    baseline = mixup_baseline(study_recipe("mixup", recipe, keys))
+    check_values(baseline, weight_decays, fractions)
+    options = {"shared_batches": shared_batches, "jobs": jobs, "device": device, "watch": watch}
+    study = Study(baseline, seeds=seeds, out=out, **options)
+    tuning = tune(study, weight_decays)
+    result = summarize_mixup(study.run(mixup_recipes(baseline, tuning.weight_decay, fractions)), tuning, fractions)
+    result.save(Path(out))
+    return result
+
+
+def mixup_baseline(recipe: Recipe) -> Recipe:
+    """Return the recipe without mixup: with crop and flip, if the data set uses them, and the recipe's weight decay."""
     return replace(unaugmented(recipe), policy="baseline")
 
 
-def configurations(baseline: Recipe, weight_decay: float, shares: Sequence[float] = SHARES) -> dict[str, Recipe]:
-    """Return the recipes of a study, by name: the baseline, weight decay alone, mixup, and mixup by share of the same class."""
+def mixup_recipes(baseline: Recipe, weight_decay: float, fractions: Sequence[float] = FRACTIONS) -> dict[str, Recipe]:
+    """Return the recipes of the study by name: the baseline, weight decay alone, mixup, and mixup by fraction."""
     decayed = replace(baseline, weight_decay=weight_decay)
     mixed = replace(decayed, defaults="mixup")
-    by_share = {same_class(share, weight_decay): replace(mixed, same_class=share) for share in shares}
-    return {BASELINE: baseline, f"l2-{weight_decay!r}": decayed, f"mixup-{weight_decay!r}": mixed, **by_share}
+    by_fraction = {same_class_name(one, weight_decay): replace(mixed, same_class=one) for one in fractions}
+    return {BASELINE: baseline, f"l2-{weight_decay!r}": decayed, f"mixup-{weight_decay!r}": mixed, **by_fraction}
 
 
-def same_class(share: float, weight_decay: float) -> str:
-    """Return what mixup with a share of partners of the same class is called in a study's folder."""
-    return f"same-class-{share!r}-l2-{weight_decay!r}"  # whole: no two are called alike
+def same_class_name(fraction: float, weight_decay: float) -> str:
+    """Return the name of mixup with a fraction of same-class partners in the folder of a study."""
+    return f"same-class-{fraction!r}-l2-{weight_decay!r}"  # all digits, so that different values have different names
 
 
-def check_asked(baseline: Recipe, weight_decays: Sequence[float], shares: Sequence[float] = SHARES) -> None:
-    """Refuse what a study of mixup cannot be asked, before anything is made."""
-    if is_textual(baseline.data):
-        raise ValueError(f"mixup is for images, got the text {baseline.data!r}")
+def check_values(baseline: Recipe, weight_decays: Sequence[float], fractions: Sequence[float] = FRACTIONS) -> None:
+    """Refuse values that the study cannot use."""
+    if (noun := noun_of(baseline.data)) not in find_policy("mixup").nouns:
+        raise ValueError(f"mixup is not for {noun}, got data {baseline.data!r}: use images")
     if not weight_decays or not all(0 <= value < float("inf") for value in weight_decays):
         raise ValueError(f"weight decays must be 0 or more, at least one, got {list(weight_decays)}")
-    if not shares or not all(0 <= share <= 1 for share in shares):
-        raise ValueError(f"shares of the same class must lie in [0, 1], at least one, got {list(shares)}")
+    if not fractions or not all(0 <= fraction <= 1 for fraction in fractions):
+        raise ValueError(f"fractions of the same class must lie in [0, 1], at least one, got {list(fractions)}")
     if len(set(weight_decays)) > 1 and not is_batchable(baseline):
         raise ValueError(
             f"choosing among weight decays needs an mlp without validation images, got {baseline.model}: "
-            f"give one, e.g. --l2 {baseline.weight_decay:g}"
+            f"pass one value, e.g. --l2 {baseline.weight_decay:g}"
         )
 
 
-def tune(study: Study, weight_decays: Sequence[float]) -> Tuned:
-    """Return the weight decay with the best accuracy on train images held out, averaged over seeds; one alone is not tried."""
-    check_asked(study.baseline, weight_decays)
-    tried = list(dict.fromkeys(weight_decays))
-    if len(tried) == 1:
-        return Tuned(tried[0], {}, 0)
+def tune(study: Study, weight_decays: Sequence[float]) -> Tuning:
+    """Return the weight decay with the best mean accuracy on held-out training images. A single value is not tested."""
+    check_values(study.baseline, weight_decays)
+    values = list(dict.fromkeys(weight_decays))
+    if len(values) == 1:
+        return Tuning(values[0], {}, 0)
     data = study.data
-    kept, held = hold_out(data.train, len(data.train) // _HELD_OUT, 0)
-    if held is None:
-        raise ValueError(f"there are too few train images to hold some out, got {len(data.train)}")
-    apart = Study(
+    train, held_out = hold_out(data.train, len(data.train) // _HELD_OUT, 0)
+    if held_out is None:
+        raise ValueError(f"at least {_HELD_OUT} training images are needed to choose a weight decay, got {len(data.train)}")
+    tuning = Study(
         study.baseline,
         seeds=study.seeds,
         out=study.folder.out / "tuning",
         shared_batches=study.shared_batches,
         device=study.device,
         watch=study.watch,
-        data=Data(data.name, kept, held, data.classes),
+        data=Data(data.name, train, held_out, data.classes),
     )
-    recipes = {f"l2-{value!r}": replace(study.baseline, weight_decay=value) for value in tried}
-    found = apart.run(recipes).predictions
-    accuracies = {value: summary(found[f"l2-{value!r}"])["accuracy"] for value in tried}
-    return Tuned(max(tried, key=lambda value: accuracies[value]), accuracies, len(held))
+    recipes = {f"l2-{value!r}": replace(study.baseline, weight_decay=value) for value in values}
+    predictions = tuning.run(recipes).predictions
+    accuracies = {value: scores(predictions[f"l2-{value!r}"]).accuracy for value in values}
+    return Tuning(max(values, key=lambda value: accuracies[value]), accuracies, len(held_out))
 
 
-def study_mixup(study: Study, weight_decays: Sequence[float], shares: Sequence[float] = SHARES) -> tuple[Measured, Tuned]:
-    """Train what is missing of a study of mixup, and return what all predict and the weight decay that they have."""
-    check_asked(study.baseline, weight_decays, shares)
-    tuned = tune(study, weight_decays)
-    return study.run(configurations(study.baseline, tuned.weight_decay, shares)), tuned
-
-
-def mixup_summary(measured: Measured, tuned: Tuned, shares: Sequence[float] = SHARES, *, seed: int = 0) -> dict[str, Any]:
-    """Return the scores beside one another, the curve over the share of the same class, and the margins, as numbers."""
-    decay, several = tuned.weight_decay, measured.predictions
-    table = {BASELINE: BASELINE, "l2": f"l2-{decay!r}", "mixup": f"mixup-{decay!r}"}
-    if 1.0 in shares:
-        table["same_class"] = same_class(1.0, decay)
-    around = intervals(several, seed=seed)
+def summarize_mixup(
+    result: StudyResult, tuning: Tuning, fractions: Sequence[float] = FRACTIONS, *, seed: int = 0
+) -> MixupStudy:
+    """Return the scores and margins of the models of `mixup_recipes`. `seed` decides tied votes and the resampling."""
+    decay, ensembles = tuning.weight_decay, result.predictions
+    around = intervals(ensembles, seed=seed)
+    names = {fraction: same_class_name(fraction, decay) for fraction in fractions}
     curve = [
-        {
-            "share": share,
-            **summary(several[same_class(share, decay)], seed),
-            "instability_interval": list(around[same_class(share, decay)].instability),
-        }
-        for share in shares
+        SameClassScores(fraction, scores(ensembles[name], seed=seed), around[name].instability)
+        for fraction, name in names.items()
     ]
-    tried = {repr(value): accuracy for value, accuracy in tuned.tried.items()}
-    return {
-        **about(measured.settings, measured.seeds, several, seed=seed),
-        "weight_decay": {"chosen": decay, "held_out": tuned.held_out, "accuracy": tried},
-        "scores": {name: summary(several[run], seed) for name, run in table.items()},
-        "same_class": curve,
-        "margins": _margins(measured, decay, [share for share in CORRECTED_AT if share in shares] or shares, seed),
-    }
-
-
-def _margins(measured: Measured, decay: float, shares: Sequence[float], seed: int) -> dict[str, Any]:
-    """Return histograms of margins, averaged over seeds: where the baseline's vote is right, is wrong, and is corrected."""
-    several, mean = measured.predictions, {name: own.double().mean(0) for name, own in measured.margins.items()}
-    right = majority(several[BASELINE], seed=seed).classes == several[BASELINE].labels
-    mixed = f"mixup-{decay!r}"
-    found: dict[str, Any] = {"bins": "10 of equal width from 0 to 1, margins averaged over seeds"}
-    for kind, where in (("right", right), ("wrong", ~right)):
-        found[kind] = {"baseline": histogram(mean[BASELINE][where]), "mixup": histogram(mean[mixed][where])}
-    found["corrected"] = []
-    for share in shares:
-        changes = corrected_and_broken(several[same_class(share, decay)], several[BASELINE], seed=seed)
-        own = mean[BASELINE][changes.corrected]
-        found["corrected"].append(
-            {
-                "share": share,
-                "count": len(own),
-                "broken": len(changes.broken),
-                "baseline_accuracy": changes.baseline_on_corrected,
-                "mean_margin": float(own.mean()) if len(own) else None,
-                "histogram": histogram(own),
-            }
-        )
-    wrong = mean[BASELINE][~right]
-    return found | {"mean_margin_of_wrong": float(wrong.mean()) if len(wrong) else None}
+    drawn = {fraction: names[fraction] for fraction in MARGINS_AT if fraction in names} or names
+    return MixupStudy(
+        study_info(result.settings, result.seeds, ensembles, result.noun, seed=seed),
+        tuning,
+        scores(ensembles[BASELINE], seed=seed),
+        scores(ensembles[f"l2-{decay!r}"], seed=seed),
+        scores(ensembles[f"mixup-{decay!r}"], seed=seed),
+        tuple(curve),
+        measure_margins(result, f"mixup-{decay!r}", drawn, seed=seed),
+    )

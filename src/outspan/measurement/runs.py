@@ -1,4 +1,4 @@
-"""How the models of a study are trained, alone or as one, and where what they predict is kept."""
+"""Train the models of a study, one by one or together, and store their predictions."""
 
 import hashlib
 import json
@@ -26,26 +26,26 @@ from outspan.training.loop import train
 from outspan.training.pool import named
 from outspan.training.trained import load_model, predict
 
-_PREDICTIONS = "predictions.safetensors"  # of all models of a unit, in the folder that it was trained in
+_PREDICTIONS = "predictions.safetensors"  # of all models of a unit, in the folder where it is trained
 _REMOVED = ".removed-"
 Task = tuple[str, int]  # a configuration and a seed
-Unit = Mapping[Task, Recipe]  # what is trained as one: several perceptrons, or one model
+Unit = Mapping[Task, Recipe]  # what is trained together: several perceptrons, or one model
 
 
 class Folder:
-    """Where what finished models predict is, a file each, whole or not there."""
+    """The folder of a study. It has one file of predictions per finished model. A file is complete or missing."""
 
-    def __init__(self, out: Path, settings: dict[str, Any], samples: int, classes: int) -> None:
+    def __init__(self, out: Path, settings: Mapping[str, Any], samples: int, classes: int) -> None:
         self.out, self.samples, self.classes = out, samples, classes
         if next(out.glob("step-*.safetensors"), None) is not None:
-            raise ValueError(f"{out}: the folder of a run, not of a measure; give another")
+            raise ValueError(f"{out}: a folder with a run, not with a study; use another folder")
         (out / "models").mkdir(parents=True, exist_ok=True)
         path = out / "settings.json"
-        begun = any((out / "models").iterdir()) or (out / "running").exists()
-        if path.exists() and begun:
-            _same_settings(path, settings)
+        is_used = any((out / "models").iterdir()) or (out / "running").exists()
+        if path.exists() and is_used:
+            _check_settings(path, settings)
         else:
-            write_json(path, settings)
+            write_json(path, dict(settings))
 
     def path(self, name: str, seed: int) -> Path:
         return self.out / "models" / f"{name}-{seed}.npy"
@@ -57,23 +57,23 @@ class Folder:
         return self.path(name, seed).exists()
 
     def read(self, name: str, seed: int) -> tuple[Tensor, Tensor]:
-        """Return the classes that a model predicts, and its margins."""
+        """Return the classes that a model predicts for the test split, and its margins."""
         path = self.path(name, seed)
         try:
             array = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise ValueError(f"{path}: damaged ({error}); remove it and it is made again") from None
+            raise ValueError(f"{path}: damaged ({error}); remove it to train the model again") from None
         fits = array.dtype == np.float64 and array.shape == (2, self.samples)
         if not fits or not (array.min() >= 0 and array[0].max() < self.classes and array[1].max() <= 1):
-            raise ValueError(f"{path}: not what a model says of {self.samples} samples; remove it and it is made again")
-        classes, lead = torch.from_numpy(array)
-        return classes.long(), lead.float()
+            raise ValueError(f"{path}: not predictions for {self.samples} samples; remove it to train the model again")
+        classes, values = torch.from_numpy(array)
+        return classes.long(), values.float()
 
     def write(self, running: Path, logits: Mapping[Task, Tensor]) -> None:
-        """Keep what the models of a unit predict, all or none, and remove the folder that they were trained in."""
+        """Store the predictions of all models of a unit, and remove the folder where they were trained."""
         both = {
-            f"{name}-{seed}": torch.stack([own.argmax(1).double(), margins(own).double()])
-            for (name, seed), own in logits.items()
+            f"{name}-{seed}": torch.stack([outputs.argmax(1).double(), margins(outputs).double()])
+            for (name, seed), outputs in logits.items()
         }
         data = safetensors.torch.save(both)
         running.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ class Folder:
         self._collect(running)
 
     def recover(self) -> None:
-        """Finish what a kill cut off after the models of a unit were trained. Call it with the folder locked."""
+        """Finish units that were killed after their training. Call it with the folder locked."""
         remove_partials(self.out / "models")
         for running in sorted(self.out.glob("running/*")):
             if (running / _PREDICTIONS).exists():
@@ -90,7 +90,7 @@ class Folder:
                 shutil.rmtree(running, ignore_errors=True)
 
     def _collect(self, running: Path) -> None:
-        """Write a file per model, then remove the unit's folder; renamed first, so that no part of it is taken for a run."""
+        """Write one file per model, then remove the unit's folder. It is renamed first, so that no part looks like a run."""
         path = running / _PREDICTIONS
         try:
             stored = safetensors.torch.load(path.read_bytes())
@@ -109,36 +109,36 @@ def _save(array: np.ndarray, path: Path) -> None:
         np.save(file, array, allow_pickle=False)
 
 
-def _same_settings(path: Path, settings: Mapping[str, Any]) -> None:
+def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
     try:
         stored = json.loads(path.read_text())
-        newer = {key: value for key, value in asdict(Recipe()).items() if key in settings}  # than the folder: at its default
-        stored = newer | with_new_names(stored)
+        defaults = {key: value for key, value in asdict(Recipe()).items() if key in settings}  # for keys newer than the folder
+        stored = defaults | with_new_names(stored)
         different = [key for key in dict.fromkeys([*stored, *settings]) if stored.get(key) != settings.get(key)]
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not the settings of a measure ({error})") from None
+        raise ValueError(f"{path}: not the settings of a study ({error})") from None
     if different:
-        shown = ", ".join(f"{key} {stored.get(key)!r} there, {settings.get(key)!r} asked" for key in different)
-        raise ValueError(f"{path.parent}: a measure of other settings ({shown})")
+        shown = ", ".join(f"{key} {stored.get(key)!r} there, {settings.get(key)!r} requested" for key in different)
+        raise ValueError(f"{path.parent}: a study with other settings ({shown}); use another folder")
 
 
 def title_of(unit: Unit) -> str:
-    """Return what a unit is called where its progress is shown."""
+    """Return the title of a unit for its progress bar."""
     names = list(dict.fromkeys(name for name, _ in unit))
     (_, first), *others = unit
     if not is_batchable(unit[names[0], first]):
         return f"{names[0]}, seed {first}"
-    whose = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} others"
-    return f"{whose}, {1 + len(others)} models"
+    configurations = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} others"
+    return f"{configurations}, {1 + len(others)} models"
 
 
 def run(
     folder: Folder, unit: Unit, *, device: torch.device, shared: int | None, data: Data | None, on_step: OnStep | None
 ) -> None:
-    """Train a unit, or go on with it, keep what its models predict, and let go of its checkpoints."""
+    """Train a unit, or resume it, store the predictions of its models, and remove its checkpoints."""
     ((name, _), recipe), *others = unit.items()
     if not is_batchable(recipe):
-        assert not others, "only perceptrons are trained as one"
+        assert not others, "only perceptrons are trained together"
         return _run_alone(folder, name, recipe, device, data, on_step)
     running = folder.running("together", hashlib.blake2b(repr(list(unit)).encode(), digest_size=8).hexdigest())
     data = data or load_for(recipe)

@@ -6,9 +6,11 @@ import zipfile
 import pytest
 import torch
 
-from outspan.measurement.scores import Predictions, scores
-from outspan.measurement.study import BASELINE, Measured
-from outspan.measurement.summary import load_predictions, save_predictions, summarise
+from outspan.measurement.effects import summarize
+from outspan.measurement.predictions import Predictions, load_predictions, save_predictions
+from outspan.measurement.recipes import BASELINE
+from outspan.measurement.scores import scores
+from outspan.measurement.study import StudyResult
 
 
 def test_summary_by_hand():
@@ -17,8 +19,8 @@ def test_summary_by_hand():
     baseline = torch.tensor([[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 0], [0, 1, 2, 0]])
     rotate = labels.repeat(4, 1)
     several = {BASELINE: Predictions(baseline, labels), "rotate": Predictions(rotate, labels)}
-    measured, counts = Measured({"shared_batches": False}, range(4), ("a", "b", "c"), several), set()
-    found = summarise(measured)
+    measured, counts = StudyResult({"shared_batches": False}, range(4), ("a", "b", "c"), several), set()
+    found = summarize(measured).as_dict()
     assert found["ties"] == found["baseline"]["ties"] == 1
     assert found["seeds"] == [0, 1, 2, 3]
     assert found["samples"] == 4
@@ -28,8 +30,8 @@ def test_summary_by_hand():
     entry = found["transforms"]["rotate"]
     assert entry["error"]["value"] == entry["instability"]["value"] == entry["ties"] == 0
     for seed in range(8):  # the tied one is drawn right or wrong, and then corrected
-        other = summarise(measured, seed=seed)
-        counts.add((other["baseline"]["error"]["value"], other["transforms"]["rotate"]["corrected"]["count"]))
+        other = summarize(measured, seed=seed)
+        counts.add((other.baseline.error.value, other.transforms["rotate"].effect.corrected))
     assert counts == {(0.25, 1), (0.5, 2)}
     assert entry["broken"] == {"count": 0, "accuracy": None}
     assert entry["difference"]["error"]["value"] == -found["baseline"]["error"]["value"]
@@ -46,21 +48,40 @@ def test_verdicts():
     half = (torch.arange(200) % 2).repeat(2, 1)
     several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
     some = {name: Predictions(classes, labels) for name, classes in several.items()}
-    found = summarise(Measured({"shared_batches": False}, range(2), ("a", "b"), some))
-    verdicts = {name: entry["difference"]["verdict"] for name, entry in found["transforms"].items()}
-    assert verdicts == {"rotate": "better", "invert": "worse", "blur": "not told apart"}
-    assert found["transforms"]["rotate"]["corrected"] == {"count": 100, "baseline_accuracy": 0.0}
-    assert found["transforms"]["invert"]["broken"] == {"count": 100, "accuracy": 0.0}
+    found = summarize(StudyResult({"shared_batches": False}, range(2), ("a", "b"), some))
+    verdicts = {name: one.effect.verdict for name, one in found.transforms.items()}
+    assert verdicts == {"rotate": "better", "invert": "worse", "blur": "no significant difference"}
+    assert found.by_verdict("better") == ("rotate",)
+    values = found.as_dict()["transforms"]
+    assert values["blur"]["difference"]["verdict"] == "not told apart"  # files keep the value that they have always had
+    assert values["rotate"]["corrected"] == {"count": 100, "baseline_accuracy": 0.0}
+    assert values["invert"]["broken"] == {"count": 100, "accuracy": 0.0}
+
+
+def test_the_figure_has_the_scores():
+    labels = torch.zeros(200, dtype=torch.int64)
+    half = torch.stack([torch.arange(200) % 2, torch.arange(200) % 2, torch.arange(200) % 4])
+    several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
+    some = {name: Predictions(classes, labels) for name, classes in several.items()}
+    for noun in ("images", "texts"):
+        found = summarize(StudyResult({"shared_batches": False}, range(3), ("a", "b"), some, noun=noun))
+        axis = found.figure().axes[0]
+        assert axis.get_title() == f"3 seeds, 200 test {noun}, 95 % intervals over {noun}"
+    scored = {BASELINE: found.baseline} | {name: one.scores for name, one in found.transforms.items()}
+    assert {text.get_text() for text in axis.texts} == set(scored)
+    for text in axis.texts:
+        scores = scored[text.get_text()]
+        assert text.xy == pytest.approx((100 * scores.instability.value, 100 * scores.error.value))
 
 
 def test_predictions_come_back_and_carry_no_time(tmp_path):
     some = Predictions(torch.tensor([[0, 1], [1, 1]]), torch.tensor([0, 1]))
-    save_predictions(tmp_path / "p.npz", Measured({}, [0, 1], ("a", "b"), {BASELINE: some, "blur": some}))
+    save_predictions(tmp_path / "p.npz", {BASELINE: some, "blur": some}, [0, 1])
     found = load_predictions(tmp_path / "p.npz")
     assert list(found) == [BASELINE, "blur"]
     assert torch.equal(found["blur"].classes, some.classes)
     with zipfile.ZipFile(tmp_path / "p.npz") as archive:
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     (tmp_path / "bad.npz").write_bytes(b"PK nothing")
-    with pytest.raises(ValueError, match="not the predictions of a measure"):
+    with pytest.raises(ValueError, match="not a file of predictions"):
         load_predictions(tmp_path / "bad.npz")

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from outspan.policies.batch import Batch as Batch
     from outspan.policies.losses import soft_cross_entropy as soft_cross_entropy
     from outspan.policies.plain import Plain as Plain
-    from outspan.policies.proposals import Proposal as Proposal
-    from outspan.policies.proposals import Schedule as Schedule
-    from outspan.policies.proposals import Step as Step
     from outspan.policies.proposals import any_of as any_of
     from outspan.policies.proposals import blend as blend
     from outspan.policies.proposals import sequence as sequence
@@ -30,6 +27,9 @@ if TYPE_CHECKING:
     from outspan.policies.published import randaugment as randaugment
     from outspan.policies.published import trivialaugment as trivialaugment
     from outspan.policies.published import uniformaugment as uniformaugment
+    from outspan.policies.steps import Proposal as Proposal
+    from outspan.policies.steps import Schedule as Schedule
+    from outspan.policies.steps import Step as Step
     from outspan.policies.uncertain import Uncertain as Uncertain
     from outspan.transforms.apply import apply as apply
     from outspan.transforms.by_name import apply_ops as apply_ops
@@ -46,7 +46,8 @@ _HOMES = {
     "Batch": "outspan.policies.batch",
     "soft_cross_entropy": "outspan.policies.losses",
     "Plain": "outspan.policies.plain",
-    **dict.fromkeys(("Proposal", "Schedule", "Step", "any_of", "blend", "sequence", "uniform"), "outspan.policies.proposals"),
+    **dict.fromkeys(("any_of", "blend", "sequence", "uniform"), "outspan.policies.proposals"),
+    **dict.fromkeys(("Proposal", "Schedule", "Step"), "outspan.policies.steps"),
     **dict.fromkeys(
         ("augmix", "autoaugment", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),
         "outspan.policies.published",

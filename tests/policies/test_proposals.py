@@ -12,7 +12,8 @@ from PIL import Image
 
 from conftest import make_images, seeds
 from outspan import PAPER_16, TRANSFORMS, Proposal, Step, any_of, apply, augmix, mix_labels, rng, sequence, uniform
-from outspan.policies.proposals import blend, draw_together, merge, over_range, side_by_side
+from outspan.policies.proposals import blend, over_range
+from outspan.policies.sampler import draw_together, merge, side_by_side
 
 
 def chi2(counts: list[int]) -> float:

@@ -335,5 +335,5 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
         said.forward = lambda _, found=found: found
         with pytest.raises(ValueError, match=rf"the model must return logits, a tensor \[B, classes\], got {what}"):
             Uncertain(said, uniform(), classes=2)(images, labels, step=0)
-    with pytest.raises(ValueError, match="transforms must be several names, got the text 'geometric'"):
+    with pytest.raises(ValueError, match="transforms must be a tuple of names, got the string 'geometric'"):
         uniform(transforms="geometric")

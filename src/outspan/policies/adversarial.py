@@ -16,8 +16,9 @@ from outspan import rng
 from outspan.messages import unknown
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw, find_defaults
-from outspan.policies.proposals import Proposal, Step, propose
 from outspan.policies.published import at_share
+from outspan.policies.sampler import propose
+from outspan.policies.steps import Proposal, Step
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Int64, Num, describe
 from outspan.transforms.normalize import Preprocess

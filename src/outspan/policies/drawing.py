@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from outspan import rng
 from outspan.messages import shown
 from outspan.plan import Plan
-from outspan.policies.proposals import Proposal, Schedule, draw_together
 from outspan.policies.published import DEFAULTS
+from outspan.policies.sampler import draw_together
+from outspan.policies.steps import Proposal, Schedule
 
 
 def find_defaults(defaults: str | Proposal) -> Proposal:

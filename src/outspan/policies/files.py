@@ -15,7 +15,9 @@ import numpy as np
 
 from outspan.files import check_regular
 from outspan.messages import shown, unknown
-from outspan.policies.proposals import Proposal, Schedule, Step, one_pair, propose
+from outspan.policies.proposals import one_pair
+from outspan.policies.sampler import propose
+from outspan.policies.steps import Proposal, Schedule, Step
 
 _MOST_BYTES = 1 << 20
 _MOST_ELEMENTS = 100_000  # of all lists that a function makes; the published files have a few hundred pairs

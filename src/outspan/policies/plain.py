@@ -10,7 +10,7 @@ from outspan.plan import Plan
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw_several, find_defaults
 from outspan.policies.partners import check_same_class, partners_by_class
-from outspan.policies.proposals import Proposal, Schedule
+from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.targets import make_targets
 from outspan.shapes import Inputs, Num
 from outspan.transforms.normalize import Preprocess

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from outspan.plan import Plan
-from outspan.policies.proposals import Proposal, Step, any_of, one_pair, sequence
+from outspan.policies.proposals import any_of, one_pair, sequence
+from outspan.policies.steps import Proposal, Step
 from outspan.transforms.table import TRANSFORMS
 
 

@@ -13,8 +13,9 @@ from outspan.messages import unknown
 from outspan.policies import files, published
 from outspan.policies.adversarial import Adversarial
 from outspan.policies.plain import Plain
-from outspan.policies.proposals import Proposal, Schedule, Step, blend, over_range, sequence, uniform
+from outspan.policies.proposals import blend, over_range, sequence, uniform
 from outspan.policies.protocols import Policy
+from outspan.policies.steps import Proposal, Schedule, Step
 from outspan.policies.uncertain import Uncertain
 from outspan.transforms.normalize import Preprocess
 from outspan.transforms.table import ALL, BY_NOUN, PAPER_16

@@ -16,7 +16,7 @@ from outspan.models.evaluating import evaluating
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw, find_defaults
 from outspan.policies.losses import soft_cross_entropy
-from outspan.policies.proposals import Proposal, Schedule
+from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Int64, Num
 from outspan.transforms.normalize import Preprocess

@@ -17,7 +17,7 @@ from outspan.config import Recipe, differing, with_new_names
 from outspan.data.sets import Data, is_textual, load_for
 from outspan.plan import Plan
 from outspan.policies.plain import Plain
-from outspan.policies.proposals import merge
+from outspan.policies.sampler import merge
 from outspan.policies.table import augmentation_of, build_policy, find_policy
 from outspan.shapes import Float32, Normalized, Num
 from outspan.training import OnStep, Progress, Stopped, checkpoint

@@ -1,11 +1,15 @@
 """Compare ways of choosing augmentations on CIFAR-10 at equal time: one process, one compiled model, many short runs.
 
     PYTHONPATH=src python3 benchmarks/choosing.py --variants random,proportional4 --time-of random:111 --result choosing.json
+    PYTHONPATH=src python3 benchmarks/choosing.py --images 5000 --epochs 800 --processes 5 --variants random,amount2
     python benchmarks/choosing.py --smoke                                        # every variant, tiny, on the CPU
 
 All variants share the data, the initial weights of a seed, the order of the images and the schedule. Weights are reset in
 place, so that nothing is compiled or recorded twice. Every run also keeps an average of the weights (EMA). Choose settings by
 the validation accuracy, which is measured on train images that are held out; never by the test accuracy.
+
+Several processes at once (`--processes`) finish more runs in the same time where the host sets the pace, best under CUDA MPS.
+Then step times mean nothing, so that runs are compared at equal steps.
 """
 
 import argparse
@@ -16,21 +20,24 @@ import statistics
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from machine import machine, wait
-from torch import Tensor, nn
+from torch import Tensor, multiprocessing, nn
 
 from outspan import rng
 from outspan.config import Recipe
 from outspan.data.sets import hold_out, load
 from outspan.devices import to_device
 from outspan.models.evaluating import evaluating
+from outspan.plan import Plan
 from outspan.policies.batch import Batch
 from outspan.policies.drawing import draw
 from outspan.policies.losses import soft_cross_entropy
@@ -43,14 +50,25 @@ from outspan.policies.uncertain import Uncertain, choose
 from outspan.training.graphs import Learner, Replayed
 from outspan.training.loop import algorithms
 from outspan.training.state import State, initial, lr_at, make_optimizer, take_step
-from outspan.training.trained import accuracy, last_step
+from outspan.training.trained import accuracy, last_step, predict
 from outspan.transforms.normalize import Normalize
+from outspan.transforms.table import find
 
 DEFAULTS = "cifar-cutout"  # applied after every policy
 CLASSES = 10
 DECAY = 0.999  # of the average of the weights
 WINDOW = 50  # steps between two looks at the clock and at the loss
-WARM, TIMED = 20, 200  # steps that measure a variant's step time: the first compile and record
+WARM, TIMED = 100, 400  # steps that measure a variant's step time: the first compile and record
+TIMED_WINDOW = 10  # the median over windows of so many steps is a phase's step time
+TRACES = 20  # points of a run at which the trace is written
+WIDEST = 1.5  # beyond, posterize keeps no bit of some images
+SLOTS = 4  # transforms of an image at most, where their number is set by `amount`
+LAG = 8  # steps until the host reads a loss, so that it need not wait for the device
+SMOOTHING = 1 / 50  # of the fit that moves the strength, per step
+PACE = 10  # times that the strength could cross its whole range in one run, at full drive
+DRIVE = 0.1  # distance from the target, as a probability, from which on the drive is full
+LOOK = 50  # steps between two looks at the images that are held out
+UNSEEN = 1000  # held-out images that are looked at
 MIN_SECONDS = 45  # seconds that must be left to try a variant
 Policy = Callable[..., Batch]
 
@@ -62,7 +80,9 @@ class Variant:
     base: str = "random"  # or "randaugment", "trivialaugment"
     transforms: str = "paper16"
     depth: int = 2
-    strength: float = 1.0  # scales levels and probabilities; at most 1
+    strength: float = 1.0  # below 1 scales levels and probabilities; above 1 levels alone, up to each transform's limit
+    amount: float = 0.0  # expected number of transforms per image, at most SLOTS; 0: depth transforms, each with p 0.5
+    cutmix: float = 0.0  # probability of CutMix after the transforms
     finish: float = 0.0  # last fraction of the steps, with the defaults alone
     candidates: int = 1
     select: str = "proportional"  # or "max"
@@ -75,6 +95,13 @@ class Variant:
     reference: bool = False  # subtract the loss under the average of the scoring model's weights
     pool: int = 0  # rank all rows together: of each step's pool x batch rows, train on one batch
     draws: int = 1  # draws of each image in a batch of draws x fewer images, none of them scored
+    auto: str = ""  # the amount moves while training: "fit", "gap", "image", "confidence" or "ramp" (see Controller)
+    target: float = 0.7  # "fit" and "image": of the probability of the true label, on augmented images
+    slack: float = 1.0  # "gap": augmented images may be so many times as hard as unseen ones
+    hold: float = 0.0  # "gap": fraction of the train images that are held out, and trained on after `release`
+    release: float = 0.8
+    cap: float = 4.0  # the largest amount
+    widen: float = 0.0  # an amount of 1 + a widens the levels by a x widen, up to WIDEST
 
 
 SMALL = "wide_resnet-16-1"
@@ -86,6 +113,17 @@ VARIANTS: dict[str, Variant] = {
     "strength0.75": Variant(strength=0.75),
     "depth3": Variant(depth=3),
     "depth4": Variant(depth=4),
+    "amount1": Variant(amount=1),  # as random, drawn as up to 4 transforms
+    "amount2": Variant(amount=2),
+    "amount3": Variant(amount=3),
+    "strength1.5": Variant(strength=1.5),
+    "cutmix": Variant(cutmix=0.5),
+    "strong": Variant(strength=1.5, cutmix=0.5),
+    "auto-fit": Variant(auto="fit"),
+    "auto-gap": Variant(auto="gap", hold=0.05),
+    "auto-image": Variant(auto="image"),
+    "auto-confidence": Variant(auto="confidence", cap=2),
+    "auto-ramp": Variant(auto="ramp"),
     "nomixup": Variant(transforms=NO_MIXUP),
     "randaugment": Variant(base="randaugment"),
     "trivialaugment": Variant(base="trivialaugment"),
@@ -130,16 +168,118 @@ def find_variant(name: str) -> Variant:
     return replace(VARIANTS[first], **typed)
 
 
-def proposal_of(variant: Variant) -> Proposal:
-    """Return what a variant draws from; a strength below 1 scales both the levels and the probability of each transform."""
+def proposal_of(variant: Variant, amount: float | None = None) -> Proposal:
+    """Return what a variant draws from. An amount given here replaces its own; it also sets the levels, and CutMix beyond 1."""
     if variant.base == "randaugment":
         return randaugment(3, 4)
     if variant.base == "trivialaugment":
         return trivialaugment()
-    ranges = [over_range(name, 0.5) for name in parse_transforms(variant.transforms)]
-    s = variant.strength
-    steps = [Step(step.name, s * step.low, s * step.high, s * step.probability) for step in ranges]
-    return any_of(steps, variant.depth, replacement=False)
+    s, depth, cutmix = variant.strength, variant.depth, variant.cutmix
+    probability = 0.5 * min(s, 1)
+    if amount is not None:
+        probability, depth, beyond = amount / SLOTS, SLOTS, max(amount - 1, 0.0)
+        s, cutmix = min(amount, 1 + variant.widen * beyond, WIDEST), min(beyond, 1) * cutmix
+    elif variant.amount:
+        probability, depth = variant.amount / SLOTS, SLOTS
+    steps = []
+    for name in parse_transforms(variant.transforms):
+        (lowest, highest), step = find(name).levels, over_range(name, probability)
+        steps.append(replace(step, low=max(s * step.low, lowest), high=min(s * step.high, highest)))
+    propose = any_of(steps, depth, replacement=False)
+    return then(propose, sequence(Step("cutmix", 0.0, 1.0, cutmix))) if cutmix else propose
+
+
+def then(first: Proposal, second: Proposal) -> Proposal:
+    """Return the proposal that draws from one and then from the other."""
+
+    def draw_both(size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
+        return first(size, rng=rng, candidates=candidates).then(second(size, rng=rng, candidates=candidates))
+
+    return draw_both
+
+
+class Controller:
+    """Moves the amount of augmentation while training; how well the model fits what it learns from decides.
+
+    The fit of an image is exp(-(loss - entropy of its target)): the probability of its label, of 1 where labels are mixed.
+
+    - "fit": one amount for all images. It rises while the mean fit is above the target, and falls while it is below.
+    - "gap": the same, and the target comes from images that are held out: 1 - slack (1 - their mean fit).
+    - "image": an amount for each image, moved by its own fit in the same way, once per epoch.
+    - "confidence": an amount for each image in proportion to its last fit.
+    - "ramp": rises with the run, whatever the fit.
+    """
+
+    def __init__(self, variant: Variant, size: int, steps: int, batch: int) -> None:
+        self.variant, self.steps, self.target = variant, steps, variant.target
+        self.visits = max(1.0, steps * batch / size)  # of each image
+        self.amount, self.mean_fit = 0.0, 0.0
+        self.amounts = np.zeros(size, dtype=np.float32)
+        self.pending: deque[tuple[Tensor, Tensor, Any]] = deque()
+
+    @property
+    def per_image(self) -> bool:
+        """Whether each image has an amount of its own."""
+        return self.variant.auto in ("image", "confidence")
+
+    @property
+    def mean_amount(self) -> float:
+        """The present amount, over all images."""
+        return float(self.amounts.mean()) if self.per_image else self.amount
+
+    def observe(self, step: int, rows: Tensor, fits: Tensor) -> None:
+        """Take the fits of a step, read those of LAG steps ago, and move. Never depends on how fast the device is."""
+        arrived = None
+        if fits.is_cuda:
+            fits, arrived = torch.empty(fits.shape, pin_memory=True).copy_(fits, non_blocking=True), torch.cuda.Event()
+            arrived.record()
+        self.pending.append((rows, fits, arrived))
+        if len(self.pending) > LAG:
+            rows, fits, arrived = self.pending.popleft()
+            if arrived:
+                arrived.synchronize()
+            self._move(step, rows.numpy(), fits.numpy())
+
+    def _move(self, step: int, rows: np.ndarray, fits: np.ndarray) -> None:
+        cap, pace = self.variant.cap, PACE * self.variant.cap
+        self.mean_fit += max(SMOOTHING, 1 / (step + 1)) * (float(fits.mean()) - self.mean_fit)
+        if self.variant.auto == "ramp":
+            self.amount = cap * step / self.steps
+        elif self.variant.auto == "confidence":
+            self.amounts[rows] = cap * fits
+        elif self.variant.auto == "image":
+            drive = np.clip((fits - self.target) / DRIVE, -1, 1)
+            self.amounts[rows] = np.clip(self.amounts[rows] + pace / self.visits * drive, 0, cap)
+        else:
+            drive = min(max((self.mean_fit - self.target) / DRIVE, -1), 1)
+            self.amount = min(max(self.amount + pace / self.steps * drive, 0), cap)
+
+    def see_unseen(self, fit: float) -> None:
+        """Set the target from the mean fit of images that are held out."""
+        self.target = 1 - self.variant.slack * (1 - fit)
+
+
+class Adaptive:
+    """A plain policy at the controller's present amount, in steps of 1/20; one for the batch, or one for each image."""
+
+    def __init__(self, variant: Variant, controller: Controller, seed: int, **common: Any) -> None:
+        self.controller, self.seed, self.common, self.rows = controller, seed, common, np.empty(0, dtype=np.int64)
+        self.at = cache(lambda twentieths: Plain(proposal_of(variant, twentieths / 20), seed=seed, **common))
+
+    def __call__(self, images: Tensor, labels: Tensor, *, step: int) -> Batch:
+        if not self.controller.per_image:
+            return self.at(round(20 * self.controller.amount))(images, labels, step=step)
+        propose = partial(self._thin, self.at(20 * SLOTS).propose, self.controller.amounts[self.rows], step)
+        return Plain(propose, seed=self.seed, **self.common)(images, labels, step=step)
+
+    def _thin(
+        self, propose: Proposal, amounts: np.ndarray, step: int, size: int, *, rng: np.random.Generator, candidates: int = 1
+    ) -> Plan:
+        """Draw as many transforms as there can be, and leave each out with the probability that its row's amount says."""
+        plan = propose(size, rng=rng, candidates=candidates)
+        dropped = rng.random(tuple(plan.ops.shape)) >= amounts[:, None] / SLOTS
+        levels = plan.levels * torch.from_numpy(np.minimum(amounts, 1))[:, None]
+        return replace(plan, ops=plan.ops.masked_fill(torch.from_numpy(dropped), -1), levels=levels)
 
 
 class Net:
@@ -247,13 +387,53 @@ def rows_of(step: int, count: int, size: int, seed: int) -> Tensor:
     return torch.cat([_order(seed, epoch, size)[max(begin - epoch * size, 0) : end - epoch * size] for epoch in epochs])
 
 
+def fit_of(losses: Tensor, targets: Tensor) -> Tensor:
+    """Return exp(-(loss - entropy of the target)) of each image: 1 is a perfect fit, whether labels are mixed or not."""
+    return (-losses - torch.xlogy(targets, targets).sum(1)).exp()
+
+
+class Trace:
+    """How well a run fits what it learns from and what it does not, and its amount of augmentation, over parts of the run."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.fits: list[Tensor] = []
+        self.amounts: list[float] = []
+        self.parts: list[tuple[int, Tensor, float | None, float | None]] = []
+
+    def add(self, fits: Tensor, amount: float | None) -> None:
+        """Take a step."""
+        self.fits.append(fits.mean())
+        self.amounts += [] if amount is None else [amount]
+
+    def close(self, step: int, validation_fit: float | None) -> None:
+        """End a part of the run."""
+        amount = statistics.fmean(self.amounts) if self.amounts else None
+        self.parts.append((step, torch.stack(self.fits).mean(), amount, validation_fit))
+        self.fits, self.amounts = [], []
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the means over the parts."""
+        rows = [[step, *(None if x is None else round(float(x), 4) for x in rest)] for step, *rest in self.parts]
+        columns = zip(("step", "fit", "amount", "validation_fit"), zip(*rows, strict=True), strict=False)
+        return {name: list(column) for name, column in columns if column[0] is not None}
+
+
 @dataclass
 class Outcome:
     """What a run measured."""
 
     seconds: float
     windows: list[float]  # ms per step, by window
+    phases: list[str]  # of each window
     train_loss: float | None  # over the last epoch; None if it diverged
+    trace: dict[str, list[Any]]  # columns of a Trace
+
+    @property
+    def step_time(self) -> float:
+        """The ms per step: the median of each phase, weighted by its windows. A slow window is not a slow policy."""
+        groups = [[ms for ms, at in zip(self.windows, self.phases, strict=True) if at == name] for name in set(self.phases)]
+        return sum(len(group) * statistics.median(group) for group in groups) / len(self.windows)
 
 
 class Bench:
@@ -290,7 +470,7 @@ class Bench:
         name = "wide_resnet-10-1" if self.options.smoke else variant.proxy
         return self.net("proxy", name) if variant.proxy else None
 
-    def policies(self, variant: Variant, seed: int) -> dict[str, tuple[Policy, int]]:
+    def policies(self, variant: Variant, seed: int, controller: Controller | None = None) -> dict[str, tuple[Policy, int]]:
         """Return the policy of each phase, "choose", "plain" and "finish", and how many images it takes a step."""
         propose, batch = proposal_of(variant), self.recipe.batch
         common: dict[str, Any] = {"defaults": DEFAULTS, "preprocess": self.preprocess, "classes": CLASSES}
@@ -300,6 +480,8 @@ class Bench:
             "finish": (Plain(sequence(), seed=seed, **common), batch),
             "choose": (plain, batch),
         }
+        if controller:
+            phases["choose"] = phases["plain"] = Adaptive(variant, controller, seed, **common), batch
         scorer = self.proxy_of(variant) or self.net("main", self.recipe.model)
         if variant.draws > 1:  # nothing is scored where all candidates are kept
             draws = {"candidates": variant.draws, "keep": variant.draws}
@@ -317,34 +499,52 @@ class Bench:
             phases["choose"] = chosen if variant.part == 1 else Part(chosen, rest, round(variant.part * batch)), batch
         return phases
 
-    def train(self, variant: Variant, seed: int, steps: int) -> Outcome:
+    def train(self, variant: Variant, seed: int, steps: int, window: int = WINDOW) -> Outcome:
         """Train the main model from the start. The host reads a loss only when the device has long passed it."""
         main, proxy, split = self.net("main", self.recipe.model), self.proxy_of(variant), self.train_split
         state, proxy_state = main.reset(seed), proxy.reset(seed) if proxy else None
-        phases = self.policies(variant, seed)
+        controller = Controller(variant, len(split), steps, self.recipe.batch) if variant.auto else None
+        phases = self.policies(variant, seed, controller)
         last_epoch, layout = self.steps_in(1), self.preprocess.layout
+        kept = len(split) - round(variant.hold * len(split))
         means: list[Tensor] = []
-        window, waiting, diverged = min(WINDOW, max(1, steps // 4)), None, False
+        trace = Trace(max(1, steps // TRACES))
+        window, waiting, diverged = min(window, max(1, steps // 4)), None, False
         wait(self.device)
         began = time.perf_counter()
-        marks = [self._mark()]
+        marks, names = [self._mark()], []
         for step in range(steps):
             progress = step / steps
             choosing = variant.start <= progress < variant.stop
-            policy, count = phases["finish" if progress >= 1 - variant.finish else "choose" if choosing else "plain"]
-            here = to_device(rows_of(step, count, len(split), seed), self.device)
+            name = "finish" if progress >= 1 - variant.finish else "choose" if choosing else "plain"
+            policy, count = phases[name]
+            rows = rows_of(step, count, kept if progress < variant.release else len(split), seed)
+            here = to_device(rows, self.device)
+            if isinstance(policy, Adaptive):
+                policy.rows = rows.numpy()
             batch = policy(split.images[here], split.labels[here], step=step)
             batch = replace(batch, inputs=batch.inputs.contiguous(memory_format=layout))  # one layout: one recording
             lr = lr_at(self.recipe, step, steps)
-            means.append(take_step(state, main.learn, main.recipe, batch, lr).mean())
+            losses = take_step(state, main.learn, main.recipe, batch, lr)
+            means.append(losses.mean())
             main.average(step)
             if proxy and proxy_state and step % variant.proxy_every == 0:
                 take_step(proxy_state, proxy.learn, proxy.recipe, batch, lr)
                 if variant.reference:
                     proxy.average(step)
+            if controller or self.options.trace:
+                fits = fit_of(losses, batch.targets)
+                trace.add(fits, controller.mean_amount if controller else None)
+                if controller and name != "finish":
+                    controller.observe(step, rows, fits)
+                    if variant.auto == "gap" and step % LOOK == LOOK - 1 and progress < variant.release:
+                        controller.see_unseen(self._unseen(main, torch.arange(kept, len(split))[:UNSEEN]))
+                if (step + 1) % trace.every == 0:
+                    trace.close(step + 1, self._validation_fit(main) if self.options.trace else None)
             state.step = step + 1
             if (step + 1) % window == 0:
                 marks.append(self._mark())
+                names.append(name)
                 diverged = waiting is not None and not waiting.isfinite().item()
                 waiting = torch.stack(means[-window:]).mean()
                 if diverged:
@@ -353,7 +553,24 @@ class Bench:
         seconds = time.perf_counter() - began
         loss = torch.stack(means[-last_epoch:]).mean().item()
         windows = [self._elapsed(*pair) / window for pair in itertools.pairwise(marks)]
-        return Outcome(seconds, windows, loss if loss == loss and not diverged else None)
+        return Outcome(seconds, windows, names, loss if loss == loss and not diverged else None, trace.columns())
+
+    def _unseen(self, main: Net, rows: Tensor) -> float:
+        """Return the mean fit of train images that are held out. The host waits for the device here."""
+        here = to_device(rows, self.device)
+        pixels = self.preprocess(self.train_split.images[here]).contiguous(memory_format=self.preprocess.layout)
+        with evaluating(main.score):
+            logits = main.score(pixels).float()
+        return logits.softmax(1).gather(1, self.train_split.labels[here].view(-1, 1)).mean().item()
+
+    def _validation_fit(self, main: Net) -> float | None:
+        """Return the mean fit of validation images. It is written down and decides nothing."""
+        if self.validation is None:
+            return None
+        split = self.validation.take(torch.arange(min(UNSEEN, len(self.validation))))
+        logits = predict(main.model, split, self.preprocess, self.device)
+        main.learn.model.train()
+        return logits.softmax(1).gather(1, split.labels.view(-1, 1)).mean().item()
 
     def _mark(self) -> Any:
         if self.device.type != "cuda":
@@ -373,7 +590,7 @@ class Bench:
         try:
             self.train(find_variant(name), 0, warm)
             compiling = time.perf_counter() - began
-            measured = 1000 * self.train(find_variant(name), 0, timed).seconds / timed
+            measured = self.train(find_variant(name), 0, timed, TIMED_WINDOW).step_time
         except RuntimeError:  # CUDA and the compiler raise these
             traceback.print_exc()
             print(f"{name}: failed, skipped", flush=True)
@@ -393,6 +610,7 @@ class Bench:
             "ms_per_step": round(statistics.median(windows), 4),
             "ms_per_step_mean": round(statistics.fmean(windows), 4),  # what counts where phases differ
             "train_loss": outcome.train_loss,
+            "trace": outcome.trace,
             "settings": asdict(find_variant(name)),
             "score_rows": self.options.score_rows,
             "compiled": self.compiled,
@@ -432,12 +650,16 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--score-rows", type=int, default=0, help="rows the scoring model takes at a time; 0 is all")
     parser.add_argument("--minutes", type=float, default=1e9, help="start no run that would not end in time")
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--processes", type=int, default=1, help="runs at a time, compared at equal steps; not with --time-of")
+    parser.add_argument("--trace", action="store_true", help="write how well augmented and validation images are fitted")
     parser.add_argument("--result", type=Path, help="a JSON file that rows are added to; rows it has are not run again")
     parser.add_argument("--smoke", action="store_true", help="tiny settings, to see that every variant runs")
     options = parser.parse_args(arguments)
     if options.smoke:
         options.images, options.validation, options.batch, options.epochs = 512, 200, 32, 1
         options.model = "wide_resnet-10-1"
+    if options.processes > 1 and options.time_of:
+        parser.error("--time-of needs --processes 1: step times are not comparable while other runs share the device")
     small = options.images <= 10_000
     options.batch, options.lr = options.batch or (128 if small else 512), options.lr or (0.1 if small else 0.2)
     options.variants = [split_epochs(text, options.epochs) for text in (options.variants or ",".join(VARIANTS)).split(",")]
@@ -450,12 +672,69 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def main() -> None:
-    """Run what is missing, write a row after every run, and print a table."""
-    options, end = read_options(), time.monotonic()
-    end += 60 * options.minutes
-    torch._dynamo.config.recompile_limit = 64  # models and shapes share the code of nn.Sequential
-    rows = json.loads(options.result.read_text()) if options.result and options.result.exists() else []
+def key_of(options: argparse.Namespace, name: str, epochs: float, own: bool, seed: int) -> dict[str, Any]:
+    """Return what tells a run from others."""
+    requested = f"time of {options.time_of}" if options.time_of and not own else f"{epochs:g} epochs"
+    settings = {field: getattr(options, field) for field in ("images", "model", "validation", "batch", "lr")}
+    return {"variant": name, "requested": requested, "seed": seed} | settings
+
+
+def work(options: argparse.Namespace, end: float, jobs: Any, done: Any) -> None:
+    """Run jobs from a queue in a process of its own, until there are none or no time is left."""
+    torch.set_num_threads(1)
+    torch._dynamo.config.recompile_limit = 64
+    ms = 0.0
+    with algorithms(deterministic=False):
+        bench = Bench(options)
+        while (job := jobs.get()) is not None:
+            name, seed, epochs, key = job
+            steps = bench.steps_in(epochs)
+            needed, left = 5 + 1.03 * steps * ms / 1000, end - time.time()
+            if needed > left:
+                print(f"{name} seed {seed}: not started, needs {needed:.0f} s of {left:.0f}", flush=True)
+                continue
+            try:
+                row = bench.run(name, seed, steps)
+            except RuntimeError:
+                traceback.print_exc()
+                continue
+            ms = row["ms_per_step_mean"]
+            done.put(key | row | {"cost": None, "ms_per_step_probe": None, "processes": options.processes})
+    done.put(None)
+
+
+def run_together(options: argparse.Namespace, rows: list[dict[str, Any]], end: float) -> None:
+    """Run what is missing, several runs at a time."""
+    context = multiprocessing.get_context("spawn")
+    jobs, done = context.Queue(), context.Queue()
+    for seed, (name, epochs, own) in itertools.product(options.seeds, options.variants):
+        key = key_of(options, name, epochs, own, seed)
+        if not any(key.items() <= row.items() for row in rows):
+            jobs.put((name, seed, epochs, key))
+    workers = [context.Process(target=work, args=(options, end, jobs, done)) for _ in range(options.processes)]
+    for worker in workers:
+        jobs.put(None)
+        worker.start()
+    finished = 0
+    while finished < len(workers):
+        row = done.get()
+        finished += row is None
+        if row is not None:
+            add_row(options, rows, row)
+    for worker in workers:
+        worker.join()
+
+
+def add_row(options: argparse.Namespace, rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Keep, write and print a row."""
+    rows.append(row)
+    if options.result:
+        options.result.write_text(json.dumps(rows, indent=1) + "\n")
+    print(describe(rows[-1:]), flush=True)
+
+
+def run_alone(options: argparse.Namespace, rows: list[dict[str, Any]], end: float) -> None:
+    """Run what is missing one after another, each with as many steps as were asked for or as fit in the time."""
     base, base_epochs, _ = split_epochs(options.time_of or "random", options.epochs)
     with algorithms(deterministic=False):
         bench = Bench(options)
@@ -463,27 +742,31 @@ def main() -> None:
         if base_ms is None:
             sys.exit(f"{base}: does not run, so that no cost can be measured")
         for seed, (name, epochs, own) in itertools.product(options.seeds, options.variants):
-            requested = f"time of {options.time_of}" if options.time_of and not own else f"{epochs:g} epochs"
-            key = {"variant": name, "requested": requested, "seed": seed}
-            key |= {field: getattr(options, field) for field in ("images", "model", "validation", "batch", "lr")}
+            key = key_of(options, name, epochs, own, seed)
             if any(key.items() <= row.items() for row in rows):
                 continue
-            ms = bench.probe(name) if end - time.monotonic() > MIN_SECONDS else None
+            ms = bench.probe(name) if end - time.time() > MIN_SECONDS else None
             if ms is None:
                 print(f"{name} seed {seed}: not started", flush=True)
                 continue
-            steps = (
-                round(bench.steps_in(base_epochs) * base_ms / ms) if requested.startswith("time") else bench.steps_in(epochs)
-            )
-            needed, left = 5 + 1.03 * steps * ms / 1000, end - time.monotonic()
+            in_time = key["requested"].startswith("time")
+            steps = round(bench.steps_in(base_epochs) * base_ms / ms) if in_time else bench.steps_in(epochs)
+            needed, left = 5 + 1.03 * steps * ms / 1000, end - time.time()
             if needed > left:
                 print(f"{name} seed {seed}: not started, needs {needed:.0f} s of {left:.0f}", flush=True)
                 continue
             cost = round(ms / base_ms, 4) if base == "random" else None
-            rows.append(key | bench.run(name, seed, steps) | {"cost": cost, "ms_per_step_probe": round(ms, 4)})
-            if options.result:
-                options.result.write_text(json.dumps(rows, indent=1) + "\n")
-            print(describe(rows[-1:]), flush=True)
+            timing = {"cost": cost, "ms_per_step_probe": round(ms, 4), "processes": 1}
+            add_row(options, rows, key | bench.run(name, seed, steps) | timing)
+
+
+def main() -> None:
+    """Run what is missing, write a row after every run, and print a table."""
+    options = read_options()
+    end = time.time() + 60 * options.minutes
+    torch._dynamo.config.recompile_limit = 64  # models and shapes share the code of nn.Sequential
+    rows = json.loads(options.result.read_text()) if options.result and options.result.exists() else []
+    (run_together if options.processes > 1 else run_alone)(options, rows, end)
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in ("images", "model", "requested", "variant")), []).append(row)

@@ -1,10 +1,10 @@
-"""What each method costs in training, relative to RandAugment (the paper's Figure 5), all of them in one process.
+"""The training cost of each method relative to RandAugment (Figure 5 of the paper), all in one process.
 
     python benchmarks/cost.py --out results/cost.json
 
-A contestant's turn is an epoch of so many steps of a Wide-ResNet-28-2 on random images of CIFAR's size: drawing, transforming,
-scoring, learning, and the adversary's own learning. All take turns within every round; the figure is the median round. On a GPU
-the launches are recorded as they are in training.
+Each method trains a Wide-ResNet-28-2 for one epoch per round on random images of CIFAR's size. This includes drawing,
+transforming, scoring and training, and for the adversarial policy its own training. The methods take turns in every round;
+the result is the median over rounds. On a GPU, CUDA graphs are used as in training.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from gpu_steps import random_data
 from machine import machine, wait
 
 from outspan import rng
@@ -31,7 +32,7 @@ from outspan.training.state import new_state, take_step
 from outspan.transforms.normalize import Normalize
 
 REFERENCE = "randaugment"
-# The dials of recipes/cifar10-wrn-28-2-*.toml; what has no recipe there runs with its published dials.
+# The settings of recipes/cifar10-wrn-28-2-*.toml, or the published settings for methods without a recipe.
 METHODS: dict[str, dict[str, Any]] = {
     "none": {"policy": "none", "defaults": "none"},
     "baseline": {"policy": "baseline", "defaults": "none"},
@@ -59,36 +60,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="wide_resnet-28-2")
     parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=98, help="of an epoch: 98 of 512 images are CIFAR-10")
+    parser.add_argument("--steps", type=int, default=98, help="steps per epoch; 98 batches of 512 images are CIFAR-10")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="methods with semicolons; the reference is always among them")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
-    asked = parser.parse_args()
-    names = [name.strip() for name in asked.only.split(";")] if asked.only else list(METHODS)
+    parser.add_argument("--only", default="", help="methods, separated by semicolons; the reference is always included")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    options = parser.parse_args()
+    names = [name.strip() for name in options.only.split(";")] if options.only else list(METHODS)
     names = list(dict.fromkeys([REFERENCE, *names]))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with tempfile.TemporaryDirectory() as folder:
-        seconds = measure(names, asked.model, asked.batch, asked.steps, asked.rounds, device, Path(folder))
+        seconds = measure(names, options.model, options.batch, options.steps, options.rounds, device, Path(folder))
     ratios = {name: statistics.median(times) / statistics.median(seconds[REFERENCE]) for name, times in seconds.items()}
-    found = {
+    result = {
         "machine": machine(),
-        "what": f"{asked.model}, batch {asked.batch}, {asked.steps} steps a turn, medians of {asked.rounds} rounds",
-        "ms_a_step": {name: 1000 * statistics.median(times) / asked.steps for name, times in seconds.items()},
+        "what": f"{options.model}, batch {options.batch}, {options.steps} steps per turn, medians of {options.rounds} rounds",
+        "ms_a_step": {name: 1000 * statistics.median(times) / options.steps for name, times in seconds.items()},
         f"of_{REFERENCE}": ratios,
         "bars": {name: {"at most": bar, "reached": ratios[name] <= bar} for name, bar in BARS.items() if name in ratios},
         "paper": PAPER,
-        "rounds": {name: [1000 * passed / asked.steps for passed in times] for name, times in seconds.items()},
+        "rounds": {name: [1000 * passed / options.steps for passed in times] for name, times in seconds.items()},
     }
     for name, ratio in ratios.items():
-        print(f"{name:40} {found['ms_a_step'][name]:8.2f} ms a step, {ratio:.2f} of {REFERENCE}")
-    if asked.out:
-        asked.out.write_text(json.dumps(found, indent=2) + "\n")
+        print(f"{name:40} {result['ms_a_step'][name]:8.2f} ms per step, {ratio:.2f} of {REFERENCE}")
+    if options.out:
+        options.out.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def measure(
     names: list[str], model: str, batch: int, steps: int, rounds: int, device: torch.device, folder: Path
 ) -> dict[str, list[float]]:
-    """Return the seconds of a turn by method, round by round; the first round warms up, records and is left out."""
+    """Return the seconds per turn by method, one value per round. The first round is a warm-up and not counted."""
     data = random_data(batch * steps)
     split = data.train.to(device)
     runs = {name: contestant(METHODS[name], model, batch, data, split, device, folder) for name in names}
@@ -108,15 +109,17 @@ def measure(
 def contestant(
     values: dict[str, Any], model: str, batch: int, data: Data, split: InMemory, device: torch.device, folder: Path
 ) -> Callable[[int], None]:
-    """Return a method's turn: an epoch of training, as the loop does it."""
-    own = {"defaults": "cifar-cutout", **values, **published(values["policy"], folder)}
-    recipe = with_values(Recipe(data="cifar10", model=model, batch=batch, epochs=60), own)
+    """Return a function that trains a method for one epoch, as the training loop does."""
+    changes = {"defaults": "cifar-cutout", **values, **published(values["policy"], folder)}
+    recipe = with_values(Recipe(data="cifar10", model=model, batch=batch, epochs=60), changes)
     on_gpu = device.type == "cuda"
     state = new_state(recipe, data.train.shape, 10, device)
     learn = Learner(state.model, 0.0, graphs=on_gpu)
     net = Replayed(state.model) if on_gpu else state.model
-    last = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
-    policy = build_policy(recipe, net, data, last)
+    preprocess = Normalize(
+        (0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu
+    )
+    policy = build_policy(recipe, net, data, preprocess)
 
     def run(epoch: int) -> None:
         net.train()
@@ -131,7 +134,7 @@ def contestant(
 
 
 def published(policy: str, folder: Path) -> dict[str, str]:
-    """Return a policy file in the published format for those that read one: their cost does not hang on what was found."""
+    """Write a policy file in the published format for policies that need one. Their cost does not depend on its content."""
     texts = {
         "fastautoaugment": "[[['Contrast', 0.8, 0.5], ['TranslateX', 0.4, 0.4]], [['Rotate', 0.7, 0.3], ['Color', 0.6, 0.5]]]",
         "pba": repr(["1", "1", 100, 100, [4, 5] * 30, [5, 5] * 30]),
@@ -140,14 +143,6 @@ def published(policy: str, folder: Path) -> dict[str, str]:
         return {}
     (folder / policy).write_text(texts[policy])
     return {"policy_file": str(folder / policy)}
-
-
-def random_data(count: int) -> Data:
-    """Return images of noise, as large as CIFAR's: a step costs the same on them."""
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator)
-    labels = torch.randint(0, 10, (count,), generator=generator)
-    return Data("cifar10", InMemory(images, labels), InMemory(images[:100], labels[:100]), tuple("0123456789"))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""Nine seeds of an MLP trained at once beside the same nine one after another.
+"""Compare training nine seeds of an MLP at once with training them one after another.
 
     python benchmarks/ensemble.py --rounds 7 --out results/ensemble-cpu.json
     python benchmarks/ensemble.py --rounds 5 --data mnist --batch 500 --epochs 5 --out results/ensemble-gpu.json
 
-A GPU is used where there is one. One process; the contestants take turns within every round, the first of which warms up; the
-figure is the median round. Each trains the paper's MLP (100 hidden) on the embedded digits, or on MNIST with --data mnist, each
-image rotated with probability 0.5. One after another is what nine calls of `train` do: each starts anew and tests itself after
-every epoch, at once all start together and are tested after the last. The bar is 1.2 times as fast on 2 cores and 5 times on
-one H200.
+A GPU is used if there is one. All methods take turns in every round of one process; the first round is a warm-up, and the
+result is the median over rounds. Each trains the paper's MLP (100 hidden units) on the included digits, or on MNIST with
+--data mnist. Each image is rotated with probability 0.5. "One after another" is nine calls of `train`, which test after every
+epoch. "At once" tests after the last epoch only. The target is 1.2 times as fast on 2 cores and 5 times on one H200.
 """
 
 import argparse
@@ -29,14 +28,14 @@ from outspan.training.trained import predict
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=9)
     parser.add_argument("--data", default="digits")
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--out", type=Path, help="a JSON file for the numbers")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     data, seeds = load(options.data), range(options.seeds)
@@ -44,8 +43,8 @@ def main() -> None:
     members = [replace(recipe, epochs=options.epochs, seed=seed) for seed in seeds]
 
     def together(shared: int | None) -> None:
-        model, last = train_together(members, data=data, device=device, shared=shared)
-        predict(model, data.test, last, device)
+        model, preprocess = train_together(members, data=data, device=device, shared=shared)
+        predict(model, data.test, preprocess, device)
 
     def in_turn() -> None:
         for member in members:
@@ -68,13 +67,13 @@ def main() -> None:
     ratios = {name: median["one after another"] / value for name, value in median.items()}
     for name, value in median.items():
         print(f"{name:24} {value:7.2f} s, {ratios[name]:.2f} times as fast as one after another")
-    found = {
+    result = {
         "what": f"mlp, {options.data}, {options.seeds} seeds, {options.epochs} epochs of batches of {options.batch}",
         "rounds": options.rounds,
     }
-    found |= {"seconds": median, "times_as_fast": ratios}
+    result |= {"seconds": median, "times_as_fast": ratios}
     if options.out is not None:
-        options.out.write_text(json.dumps({"machine": machine(), **found}, indent=2) + "\n")
+        options.out.write_text(json.dumps({"machine": machine(), **result}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""On a GPU: the bytes against the reference on the CPU, images a second beside peers, what a training step costs by policy,
-that nothing waits, and that a run resumes to the bit.
+"""Measure on a GPU: equality with the reference on the CPU, speed compared with other libraries, the cost of a training step
+by policy, absence of synchronisation, and bit-identical resuming.
 
     PYTHONPATH=src python3 benchmarks/gpu.py --out results/gpu.json                 # outspan need not be installed
     PYTHONPATH=src python3 benchmarks/gpu.py --part check                           # or sync, speed, steps, resume
 
-One process; the contestants take turns within every round; the figure is the median round. Peers draw and apply on
-bytes that are already on the GPU, per sample, which is the only way they give every image its own transforms, and per
-batch, where all images share one draw. We draw a plan and apply it, in one call each.
+All libraries take turns in every round of one process; the result is the median over rounds. The others work on bytes that
+are already on the GPU: per sample, which is their only way to give every image its own transforms, and per batch, where all
+images share one draw. outspan draws a plan and applies it, in one call each.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from outspan.kernels.cuda import tasks
 
 CASES = ((32, 4096), (32, 512), (224, 256))  # side, images in a batch
 STEPS = {"wide_resnet-28-2": 512, "wide_resnet-28-10": 128}  # model: batch
-LAST = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16, channels_last=True)
+PREPROCESS = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16, channels_last=True)
 FILL = (125, 123, 114)
 DEFAULTS = sequence(
     Step("random_crop"), Step("horizontal_flip", probability=0.5), Step("cutout"), Step("mixup", 0.0, 1.0)
@@ -36,7 +36,7 @@ Run = Callable[[], object]
 
 
 def draw_images(side: int, count: int) -> torch.Tensor:
-    """Return images of several kinds: smooth, noisy, of few values, and of one."""
+    """Return smooth and noisy images, and images with few values or a single one."""
     draw = rng.generator(0, "images", side)
     coarse = torch.from_numpy(draw.integers(0, 256, (count, 3, 5, 5), dtype=np.uint8))
     images = torch.nn.functional.interpolate(coarse.float(), size=(side, side), mode="bilinear").to(torch.uint8)
@@ -48,28 +48,28 @@ def draw_images(side: int, count: int) -> torch.Tensor:
 
 
 def draw_plan(count: int, *, defaults: bool, seed: int = 0) -> Plan:
-    """Return two random transforms an image, and the defaults after them if asked."""
+    """Return a plan of two random transforms per image, followed by the default transforms if requested."""
     plan = uniform(2, probability=1.0)(count, rng=rng.generator(seed, "plan"))
     return plan.then(DEFAULTS(count, rng=rng.generator(seed, "defaults"))) if defaults else plan
 
 
 def count_differences() -> dict[str, int]:
-    """Return how many numbers differ from the reference on the CPU, by case."""
-    found = {}
+    """Return the number of values that differ from the reference on the CPU, by case."""
+    counts = {}
     for side, count in ((32, 4096), (224, 256)):
         images = draw_images(side, count)
         everything = uniform(3, transforms=tuple(TRANSFORMS), probability=0.9)(count, rng=rng.generator(1, "all", side))
         cases = {
             "any 3 of all": (images, everything, None),
-            "2 and defaults, normalised": (images, draw_plan(count, defaults=True), LAST),
+            "2 and defaults, normalised": (images, draw_plan(count, defaults=True), PREPROCESS),
         }
-        if side == 32:  # the reference takes long at 224
+        if side == 32:  # the reference is slow at 224
             cases["any 3 of all, grey"] = (images[:, :1].contiguous(), everything, None)
             cases["2 and defaults"] = (images, draw_plan(count, defaults=True, seed=1), None)
-        for name, (pixels, plan, last) in cases.items():
+        for name, (pixels, plan, preprocess) in cases.items():
             fill = FILL[: pixels.shape[1]]
-            here = apply(pixels.cuda(), plan, fill=fill, normalize=last, backend="cuda").cpu()
-            found[f"{name}, {count} at {side} px"] = _differing(here, apply(pixels, plan, fill=fill, normalize=last))
+            here = apply(pixels.cuda(), plan, fill=fill, normalize=preprocess, backend="cuda").cpu()
+            counts[f"{name}, {count} at {side} px"] = _differing(here, apply(pixels, plan, fill=fill, normalize=preprocess))
     small = draw_images(32, 64)[:, :, :9, :13].contiguous()
     levels = 0
     for name, transform in TRANSFORMS.items():
@@ -83,8 +83,8 @@ def count_differences() -> dict[str, int]:
             source=[row % 64 for row in range(rows)],
         )
         levels += _differing(apply(small.cuda(), plan, backend="cuda").cpu(), apply(small, plan))
-    found["every level k/100 of every transform, 9x13 px"] = levels
-    return found
+    counts["every level k/100 of every transform, 9x13 px"] = levels
+    return counts
 
 
 def _differing(ours: torch.Tensor, reference: torch.Tensor) -> int:
@@ -92,17 +92,20 @@ def _differing(ours: torch.Tensor, reference: torch.Tensor) -> int:
 
 
 def measure_speed(side: int, count: int, rounds: int, peers: bool) -> dict[str, float]:
-    """Return images a second of everyone at one size; the host's part of ours alone, beside."""
+    """Return images per second of every library at one size, and of the part of outspan that runs on the host."""
     images = draw_images(side, count).cuda()
     plans = {defaults: draw_plan(count, defaults=defaults) for defaults in (False, True)}
     fill = torch.tensor(FILL, dtype=torch.uint8)
     runs: dict[str, tuple[Run, int]] = {
         "2 transforms": (lambda: apply(images, plans[False], fill=FILL), count),
-        "2 and defaults, normalised": (lambda: apply(images, plans[True], fill=FILL, normalize=LAST), count),
-        "  drawing the plan too": (lambda: apply(images, draw_plan(count, defaults=True), fill=FILL, normalize=LAST), count),
-        "  on the host alone": (lambda: tasks.pack(plans[True], tuple(images.shape), fill, LAST, pin=True), count),
+        "2 and defaults, normalised": (lambda: apply(images, plans[True], fill=FILL, normalize=PREPROCESS), count),
+        "  drawing the plan too": (
+            lambda: apply(images, draw_plan(count, defaults=True), fill=FILL, normalize=PREPROCESS),
+            count,
+        ),
+        "  on the host alone": (lambda: tasks.pack(plans[True], tuple(images.shape), fill, PREPROCESS, pin=True), count),
         "  the reference in torch": (
-            lambda: apply(images, plans[True], fill=FILL, normalize=LAST, backend="reference"),
+            lambda: apply(images, plans[True], fill=FILL, normalize=PREPROCESS, backend="reference"),
             count,
         ),
         **(_torchvision(images) if peers else {}),
@@ -112,7 +115,7 @@ def measure_speed(side: int, count: int, rounds: int, peers: bool) -> dict[str, 
 
 
 def alternate(runs: dict[str, tuple[Run, int]], rounds: int) -> dict[str, float]:
-    """Return images a second by name: the median over rounds in which all take turns, several calls a turn."""
+    """Return images per second by name: the median over rounds in which all take turns, with several calls per turn."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     calls = dict.fromkeys(runs, 1)
     for turn in range(rounds + 2):
@@ -122,21 +125,21 @@ def alternate(runs: dict[str, tuple[Run, int]], rounds: int) -> dict[str, float]
             for _ in range(calls[name]):
                 run()
             torch.cuda.synchronize()
-            passed = (time.perf_counter() - start) / calls[name]
-            if turn == 1:  # the first round compiles; some 20 ms a turn, as calls overlap with the device
-                calls[name] = max(1, min(20, int(0.02 / passed)))
+            elapsed = (time.perf_counter() - start) / calls[name]
+            if turn == 1:  # the first round compiles; about 20 ms per turn, because calls overlap with the device
+                calls[name] = max(1, min(20, int(0.02 / elapsed)))
             if turn > 1:
-                seconds[name].append(passed / images)
+                seconds[name].append(elapsed / images)
     return {name: 1 / statistics.median(times) for name, times in seconds.items()}
 
 
 def _torchvision(images: torch.Tensor) -> dict[str, tuple[Run, int]]:
-    """Return RandAugment, crop, flip, erasing, mixup and normalisation, per sample (a part of the batch) and per batch."""
+    """Return RandAugment, crop, flip, erasing, mixup and normalisation: per sample (for part of the batch) and per batch."""
     try:
         from torchvision.transforms import v2
     except ImportError:
         return {}
-    side, few = images.shape[-1], 32
+    side, count = images.shape[-1], 32
     chain = v2.Compose(
         [
             v2.RandAugment(2, 9),
@@ -144,7 +147,7 @@ def _torchvision(images: torch.Tensor) -> dict[str, tuple[Run, int]]:
             v2.RandomHorizontalFlip(),
             v2.RandomErasing(1.0, (0.25, 0.25), (1.0, 1.0)),
             v2.ToDtype(torch.float32, scale=True),
-            v2.Normalize(LAST.mean, LAST.std),
+            v2.Normalize(PREPROCESS.mean, PREPROCESS.std),
         ]
     )
     mixing = v2.MixUp(num_classes=10)
@@ -155,13 +158,13 @@ def _torchvision(images: torch.Tensor) -> dict[str, tuple[Run, int]]:
         return mixed.to(torch.bfloat16, memory_format=torch.channels_last)
 
     return {
-        "torchvision v2, per sample": (lambda: finish(torch.stack([chain(image) for image in images[:few]])), few),
+        "torchvision v2, per sample": (lambda: finish(torch.stack([chain(image) for image in images[:count]])), count),
         "torchvision v2, one draw a batch": (lambda: finish(chain(images)), len(images)),
     }
 
 
 def _kornia(images: torch.Tensor) -> dict[str, tuple[Run, int]]:
-    """Return kornia's RandAugment, with the same steps after it, on a batch that it draws for."""
+    """Return kornia's RandAugment on a batch, followed by the same steps."""
     try:
         import kornia.augmentation as K
         from kornia.augmentation.auto import RandAugment
@@ -173,7 +176,7 @@ def _kornia(images: torch.Tensor) -> dict[str, tuple[Run, int]]:
         K.RandomCrop((side, side), padding=side // 8, padding_mode="reflect"),
         K.RandomHorizontalFlip(),
         K.RandomErasing((0.25, 0.25), (1.0, 1.0), p=1.0),
-        K.Normalize(torch.tensor(LAST.mean), torch.tensor(LAST.std)),
+        K.Normalize(torch.tensor(PREPROCESS.mean), torch.tensor(PREPROCESS.std)),
     )
 
     def run() -> torch.Tensor:
@@ -183,20 +186,20 @@ def _kornia(images: torch.Tensor) -> dict[str, tuple[Run, int]]:
 
 
 def check_that_nothing_waits() -> str:
-    """Return "nothing waits", or what torch says of the call that does; only a first call may."""
+    """Return "nothing waits", or the error of torch for the first call that synchronises. Only warm-up calls may."""
     for side, count in ((32, 512), (224, 32)):
         images = draw_images(side, count).cuda()
         plans = [draw_plan(count, defaults=True, seed=seed) for seed in range(4)]
         plans += [uniform(3, transforms=tuple(TRANSFORMS))(count, rng=rng.generator(seed)) for seed in range(4)]
-        for last in (None, LAST):
+        for preprocess in (None, PREPROCESS):
             for plan in plans:
-                apply(images, plan, fill=FILL, normalize=last)
+                apply(images, plan, fill=FILL, normalize=preprocess)
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            for last in (None, LAST):
+            for preprocess in (None, PREPROCESS):
                 for plan in plans:
-                    apply(images, plan, fill=FILL, normalize=last)
+                    apply(images, plan, fill=FILL, normalize=preprocess)
         except RuntimeError as error:
             return str(error)
         finally:
@@ -205,16 +208,16 @@ def check_that_nothing_waits() -> str:
 
 
 def main() -> None:
-    """Run the parts asked for; print a table last, and write all of it."""
+    """Run the requested parts, print a table and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=("check", "sync", "speed", "steps", "resume", "all"), default="all")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds a figure is the median of, at least 5")
+    parser.add_argument("--rounds", type=int, default=7, help="number of rounds, at least 5; the result is their median")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument(
-        "--how", choices=("graphs", "plain", "compiled", "compiled graphs"), default="graphs", help="of the training steps"
+        "--how", choices=("graphs", "plain", "compiled", "compiled graphs"), default="graphs", help="how training steps are run"
     )
-    parser.add_argument("--models", nargs="+", default=list(STEPS), help="of the training steps")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    parser.add_argument("--models", nargs="+", default=list(STEPS), help="models of the training steps")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     if options.rounds < 5:
         parser.error("--rounds must be at least 5")
@@ -245,7 +248,7 @@ def main() -> None:
         if options.part in (name, "all"):
             report[key] = work()
             print(f"{name} done after {time.perf_counter() - start:.0f} s", flush=True)
-            if options.out:  # after each part: what is done is kept if the next one fails
+            if options.out:  # after each part, so that it is kept if the next one fails
                 options.out.write_text(json.dumps(report, indent=2) + "\n")
     print_report(report)
 
@@ -262,7 +265,7 @@ def print_report(report: dict) -> None:
         count = int(case.split(", ")[1].split()[0])
         print(case)
         for name, value in speeds.items():
-            print(f"  {name:34} {value:>12,.0f} images/s {1000 * count / value:>10.3f} ms a batch")
+            print(f"  {name:34} {value:>12,.0f} images/s {1000 * count / value:>10.3f} ms per batch")
     for key in (key for key in report if key.startswith("ms_a_step")):
         for case, steps in report[key].items():
             print(f"{case}, {key}")

@@ -1,4 +1,4 @@
-"""Training steps on a GPU: what they cost by policy and model, that none of them waits, and that a run resumes to the bit."""
+"""Training steps on a GPU: their cost by policy and model, absence of synchronisation, and bit-identical resuming."""
 
 import statistics
 import tempfile
@@ -24,8 +24,8 @@ from outspan.training.state import new_state, take_step
 from outspan.transforms.normalize import Normalize
 
 GPU = torch.device("cuda")
-STEPS = 24  # in a row: a multiple of every `score_every`
-LAST = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16, channels_last=True)
+STEPS = 24  # per turn: a multiple of every `score_every`
+PREPROCESS = Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16, channels_last=True)
 POLICIES = {
     "none": {"policy": "none"},
     "random": {"policy": "random"},
@@ -37,7 +37,7 @@ POLICIES = {
 
 
 def random_data(count: int) -> Data:
-    """Return images of noise, as large as CIFAR's: a step costs the same on them."""
+    """Return random images of CIFAR's size. The cost of a step does not depend on their content."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator)
     labels = torch.randint(0, 10, (count,), generator=generator)
@@ -45,7 +45,7 @@ def random_data(count: int) -> Data:
 
 
 def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, float]:
-    """Return milliseconds a step by policy, and of Algorithm 1's augmentation and scoring alone."""
+    """Return milliseconds per step by policy, and for the augmentation and the scoring of Algorithm 1 alone."""
     data = random_data(batch)
     images, labels = data.train.images.to(GPU), data.train.labels.to(GPU)
     runs: dict[str, Callable[[int], object]] = {}
@@ -54,7 +54,7 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
         state = new_state(recipe, data.train.shape, 10, GPU)
         learn = Learner(torch.compile(state.model) if "compiled" in how else state.model, 0.0, graphs="graphs" in how)
         net = Replayed(learn.model) if "graphs" in how else learn.model
-        policy = build_policy(recipe, net, data, LAST)
+        policy = build_policy(recipe, net, data, PREPROCESS)
         net.train()
         runs[name] = lambda step, s=state, f=learn, r=recipe, p=policy: take_step(s, f, r, p(images, labels, step=step), 0.01)
         if isinstance(policy, Uncertain) and policy.score_every == 1:
@@ -63,7 +63,7 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
             runs[f"{name}: scoring"] = lambda step, n=net, x=pixels: score(n, x)
     times: dict[str, list[float]] = {name: [] for name in runs}
     with algorithms(deterministic=False):
-        for turn in range(rounds + 1):  # the first warms up, compiles, and tries algorithms
+        for turn in range(rounds + 1):  # the first round is a warm-up: it compiles and selects algorithms
             for name, run in runs.items():
                 torch.cuda.synchronize()
                 start = time.perf_counter()
@@ -76,41 +76,41 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
 
 
 def augment(policy: Uncertain, images: torch.Tensor, step: int) -> torch.Tensor:
-    """Return every candidate of a batch: drawing, transforming and normalising, as the policy does it."""
+    """Return every candidate of a batch: draw, transform and normalise as the policy does."""
     plan = draw(policy.propose, policy.defaults, len(images), seed=0, step=step, candidates=policy.candidates)
     return policy.preprocess.execute(images, plan)
 
 
 def score(model: torch.nn.Module, pixels: torch.Tensor) -> torch.Tensor:
-    """Return the logits of every candidate, as the policy asks for them."""
+    """Return the logits of every candidate, computed as the policy does."""
     with evaluating(model):
         return model(pixels)
 
 
 def check_that_steps_do_not_wait() -> str:
-    """Return "nothing waits", or what torch says of the first call that does, over whole steps of every policy."""
+    """Return "nothing waits", or the error of torch for the first call that synchronises, in whole steps of every policy."""
     data = random_data(128)
     images, labels = data.train.images.to(GPU), data.train.labels.to(GPU)
-    more = {"proportional": {"policy": "uncertain", "select": "proportional"}, "adversarial": {"policy": "adversarial"}}
-    for name, values in {**POLICIES, **more}.items():
+    others = {"proportional": {"policy": "uncertain", "select": "proportional"}, "adversarial": {"policy": "adversarial"}}
+    for name, values in {**POLICIES, **others}.items():
         recipe = Recipe(data="cifar10", model="wide_resnet-16-4", defaults="cifar", batch=16, **values)  # a round is 8 steps
         state = new_state(recipe, data.train.shape, 10, GPU)
         learn, net = Learner(state.model, 0.0, graphs=True), Replayed(state.model)
-        policy = build_policy(recipe, net, data, LAST)
+        policy = build_policy(recipe, net, data, PREPROCESS)
         net.train()
 
-        def take(step: int, s=state, f=learn, r=recipe, p=policy) -> None:
+        def run_step(step: int, s=state, f=learn, r=recipe, p=policy) -> None:
             losses = take_step(s, f, r, p(images, labels, step=step), 0.01)
             if isinstance(p, LearningPolicy):
                 p.learn(losses, step=step)
 
         for step in range(3):
-            take(step)
+            run_step(step)
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
             for step in range(3, 7):
-                take(step)
+                run_step(step)
         except RuntimeError as error:
             return f"{name}: {error}"
         finally:
@@ -119,7 +119,7 @@ def check_that_steps_do_not_wait() -> str:
 
 
 def count_resumed(stops: int = 10) -> str:
-    """Return how many of so many stops end with the same tensors and metrics as a run that was not stopped."""
+    """Return how many stopped and resumed runs end with the tensors and metrics of a run without a stop."""
     data = random_data(2048)
     recipe = Recipe(data="cifar10", model="wide_resnet-16-4", policy="uncertain", defaults="cifar", epochs=2, batch=128)
     same = 0
@@ -134,22 +134,22 @@ def count_resumed(stops: int = 10) -> str:
                 train(recipe, out=out, device=GPU, data=data, deterministic=True, on_step=lambda p, at=at: p.step == at)
             except Stopped:
                 train(recipe, out=out, device=GPU, data=data, deterministic=True)
-                found = checkpoint.load(out)
-                assert found is not None
-                tensors = all(torch.equal(found[0][name], tensor) for name, tensor in expected[0].items())
-                same += tensors and found[1]["metrics"] == expected[1]["metrics"]
+                resumed = checkpoint.load(out)
+                assert resumed is not None
+                tensors = all(torch.equal(resumed[0][name], tensor) for name, tensor in expected[0].items())
+                same += tensors and resumed[1]["metrics"] == expected[1]["metrics"]
     return f"{same}/{stops}"
 
 
 def end_alike() -> dict[str, bool]:
-    """Return whether recording changes nothing and another seed does, without which the figure above would say little."""
+    """Return whether CUDA graphs change nothing and another seed changes the losses. Otherwise the test above means little."""
     data = random_data(1000)
     recipe = Recipe(data="cifar10", model="wide_resnet-16-4", policy="uncertain", epochs=2, batch=128)
     with tempfile.TemporaryDirectory() as folder:
 
         def losses(name: str, **options: bool) -> list[float]:
-            made = replace(recipe, seed=int(name == "other"))
-            run = train(made, out=Path(folder) / name, device=GPU, data=data, deterministic=True, **options)
+            changed = replace(recipe, seed=int(name == "other"))
+            run = train(changed, out=Path(folder) / name, device=GPU, data=data, deterministic=True, **options)
             return [row["train_loss"] for row in run.metrics]
 
         first = losses("recorded")

@@ -1,4 +1,4 @@
-"""What figures were taken on, for every file in results/."""
+"""The hardware and versions of a measurement, for every file in results/."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def machine(*peers: str) -> dict[str, object]:
-    """Return the hardware, the versions, ours and the peers', and the commit."""
+    """Return the hardware, the versions of our and other packages, and the commit."""
     text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     model = next((line.split(": ")[1] for line in text.splitlines() if line.startswith("model name")), platform.processor())
     return {
@@ -37,7 +37,7 @@ def machine(*peers: str) -> dict[str, object]:
 
 
 def wait(device: torch.device) -> None:
-    """Wait for a GPU, before a clock is read."""
+    """Wait for the GPU before a clock is read."""
     if device.type == "cuda":
         torch.cuda.synchronize()
 

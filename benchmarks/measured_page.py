@@ -35,16 +35,16 @@ def page(results: Path) -> str:
     for name, section in sections.items():
         path = results / f"{name}.json"
         if path.exists():
-            found = json.loads(path.read_text())
-            lines += ["", *section(name, found), "", _about(name, found)]
+            result = json.loads(path.read_text())
+            lines += ["", *section(name, result), "", _setting(name, result)]
     return "\n".join(lines) + "\n"
 
 
-def _about(name: str, found: dict[str, Any]) -> str:
-    settings, machine = found["settings"], found["machine"]
+def _setting(name: str, result: dict[str, Any]) -> str:
+    settings, machine = result["settings"], result["machine"]
     where = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores"
     what = f"Setting: {settings['data']}, {settings['model']}, {settings['epochs']} epochs, batch size {settings['batch']}"
-    return f"{what}, {len(found['seeds'])} seeds, {found['samples']:,} test images; {where}; `results/{name}.json`."
+    return f"{what}, {len(result['seeds'])} seeds, {result['samples']:,} test images; {where}; `results/{name}.json`."
 
 
 def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
@@ -57,19 +57,19 @@ def _percent(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.2f}"
 
 
-def _transforms(name: str, found: dict[str, Any]) -> list[str]:
+def _transforms(name: str, result: dict[str, Any]) -> list[str]:
     rows = []
-    for kind, entry in sorted(found["entries"].items(), key=lambda item: item[1]["error"]["value"]):
-        theirs = found["paper_percent"][kind]
+    for transform, entry in sorted(result["entries"].items(), key=lambda item: item[1]["error"]["value"]):
+        theirs = result["paper_percent"][transform]
         cells = [_percent(value) for key in SCORES for value in (100 * entry[key]["value"], theirs.get(key))]
-        rows.append([f"**{kind}**" if kind == "baseline" else kind, *cells])
-    agreement = found["agreement"]
+        rows.append([f"**{transform}**" if transform == "baseline" else transform, *cells])
+    agreement = result["agreement"]
     ranks = ", ".join(f"{key} {agreement[f'spearman_{key}']:+.2f}" for key in SCORES)
-    other = [kind for kind, same in agreement["on_the_papers_side_of_the_baseline"].items() if not same]
-    ours, paper = found["corrected_by_rotate"]["ours"], found["corrected_by_rotate"]["paper_percent"]
-    few = {
-        kind: entry["first_3_seeds"]["error"] / entry["error"]["value"] - 1
-        for kind, entry in found["entries"].items()
+    other = [transform for transform, same in agreement["on_the_papers_side_of_the_baseline"].items() if not same]
+    ours, paper = result["corrected_by_rotate"]["ours"], result["corrected_by_rotate"]["paper_percent"]
+    changes = {
+        transform: entry["first_3_seeds"]["error"] / entry["error"]["value"] - 1
+        for transform, entry in result["entries"].items()
         if "first_3_seeds" in entry and entry["error"]["value"]
     }
     header = ["", *(f"{key}, {whose}" for key in SCORES for whose in ("ours", "paper"))]
@@ -84,24 +84,26 @@ def _transforms(name: str, found: dict[str, Any]) -> list[str]:
     corrected, broken = ours["corrected"], ours["broken"]
     lines += [
         f"- Rotate corrects {corrected['count']} images. The accuracy of the baseline's models on them is "
-        f"{_share(corrected['baseline_accuracy'])}. It breaks {broken['count']} images. The accuracy of its own models on "
-        f"them is {_share(broken['accuracy'])}. In the paper it corrects {paper['corrected']} images "
+        f"{_rate(corrected['baseline_accuracy'])}. It breaks {broken['count']} images. The accuracy of its own models on "
+        f"them is {_rate(broken['accuracy'])}. In the paper it corrects {paper['corrected']} images "
         f"({paper['baseline_accuracy']} %) and breaks {paper['broken']} ({paper['accuracy_on_broken']} %)."
     ]
-    if few:
-        worst = max(few, key=lambda kind: abs(few[kind]))
-        most = f"{100 * abs(few[worst]):.0f} % ({worst})"
-        lines += [f"- The error with three seeds differs from the error with all seeds by at most {most}. In the paper: 16 %."]
+    if changes:
+        worst = max(changes, key=lambda transform: abs(changes[transform]))
+        largest = f"{100 * abs(changes[worst]):.0f} % ({worst})"
+        lines += [
+            f"- The error with three seeds differs from the error with all seeds by at most {largest}. In the paper: 16 %."
+        ]
     return lines
 
 
-def _share(value: float | None) -> str:
+def _rate(value: float | None) -> str:
     return "n/a" if value is None else f"{100 * value:.1f} %"
 
 
-def _compositions(name: str, found: dict[str, Any]) -> list[str]:
-    names = list(found["transforms"])
-    pairs = {(pair["first"], pair["second"]): pair for pair in found["pairs"]}
+def _compositions(name: str, result: dict[str, Any]) -> list[str]:
+    names = list(result["transforms"])
+    pairs = {(pair["first"], pair["second"]): pair for pair in result["pairs"]}
     rows = []
     for first in names:
         cells = []
@@ -109,40 +111,40 @@ def _compositions(name: str, found: dict[str, Any]) -> list[str]:
             pair = pairs.get((first, second))
             text = "" if pair is None else f"{100 * pair['error']:.2f}"
             cells.append(f"**{text}**" if pair is not None and pair["edge"] else text)
-        rows.append([first, f"{100 * found['transforms'][first]['error']:.2f}", *cells])
-    way = "additive (even blend)" if found["composition"] == "additive" else "one after the other"
+        rows.append([first, f"{100 * result['transforms'][first]['error']:.2f}", *cells])
+    way = "additive (even blend)" if result["composition"] == "additive" else "one after the other"
     lines = [
         f"## Pairs of transforms, {way}",
         "",
         "The table shows the error. Rows are the first transform, columns are the second. The error of the baseline is "
-        f"{100 * found['baseline']['error']:.2f}.",
+        f"{100 * result['baseline']['error']:.2f}.",
         "",
     ]
     lines += [*_table(["first", "alone", *names], rows), "", f"![graph of the edges]({name}.png)", ""]
-    arrows = ", ".join(f"{first} → {second}" for first, second in found["edges"]) or "none"
+    arrows = ", ".join(f"{first} → {second}" for first, second in result["edges"]) or "none"
     edges = f"Edges (bold: the second lowers the error of the first by more than 10 %): {arrows}."
-    return [*lines, f"{edges} In the paper: {found['paper']}."]
+    return [*lines, f"{edges} In the paper: {result['paper']}."]
 
 
-def _core(name: str, found: dict[str, Any]) -> list[str]:
-    rows = [[" + ".join(entry["transforms"]) or "none", f"{100 * entry['error']:.2f}"] for entry in found["path"]]
-    chosen = f"The core set is the shortest set within 10 % of the lowest error: **{' + '.join(found['core']) or 'none'}**."
+def _core(name: str, result: dict[str, Any]) -> list[str]:
+    rows = [[" + ".join(entry["transforms"]) or "none", f"{100 * entry['error']:.2f}"] for entry in result["path"]]
+    chosen = f"The core set is the shortest set within 10 % of the lowest error: **{' + '.join(result['core']) or 'none'}**."
     return ["## Core set", "", *_table(["transforms, added one at a time", "error"], rows), "", chosen]
 
 
-def _mixup(name: str, found: dict[str, Any]) -> list[str]:
+def _mixup(name: str, result: dict[str, Any]) -> list[str]:
     rows = []
-    for run, entry in found["scores"].items():
-        theirs = found["paper_percent"][run]
+    for run, entry in result["scores"].items():
+        theirs = result["paper_percent"][run]
         rows.append([run.replace("_", "-"), *(_percent(value) for key in SCORES for value in (100 * entry[key], theirs[key]))])
     header = ["", *(f"{key}, {whose}" for key in SCORES for whose in ("ours", "paper"))]
     curve = [
         [f"{100 * entry['share']:g} %", f"{100 * entry['instability']:.2f}", f"{100 * entry['error']:.2f}"]
-        for entry in found["same_class"]
+        for entry in result["same_class"]
     ]
     data = {"mnist-mixup": "MNIST", "cifar10-mixup": "CIFAR-10"}[name]
-    chosen, own = found["weight_decay"]["chosen"], found["settings"]["weight_decay"]
-    decay = f"The weight decay is {chosen:g}, and {own:g} for the baseline. The baseline is trained again in each study."
+    chosen, baseline = result["weight_decay"]["chosen"], result["settings"]["weight_decay"]
+    decay = f"The weight decay is {chosen:g}, and {baseline:g} for the baseline. The baseline is trained again in each study."
     lines = [f"## Mixup on {data}", "", decay, "", *_table(header, rows), ""]
     lines += [
         *_table(["fraction of partners of the same class", "instability", "error"], curve),
@@ -150,11 +152,11 @@ def _mixup(name: str, found: dict[str, Any]) -> list[str]:
         f"![mixup]({name}.png)",
         "",
     ]
-    for entry in found["margins"]["corrected"]:
+    for entry in result["margins"]["corrected"]:
         margin = "n/a" if entry["mean_margin"] is None else f"{entry['mean_margin']:.2f}"
         what = f"corrects {entry['count']} images (mean margin of the baseline on them: {margin}) and breaks {entry['broken']}"
         lines += [f"- With {100 * entry['share']:g} % same-class partners, mixup {what}."]
-    wrong = found["margins"]["mean_margin_of_wrong"]
+    wrong = result["margins"]["mean_margin_of_wrong"]
     return [*lines, f"- The mean margin of the baseline on all images that it gets wrong is {_percent(wrong)}."]
 
 

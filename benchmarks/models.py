@@ -1,9 +1,9 @@
-"""Shake-Shake and PyramidNet beside plain networks of the same shapes, without noise: forward and backward.
+"""Time Shake-Shake and PyramidNet against the same networks without noise: forward and backward pass.
 
     python benchmarks/models.py --out results/models.json
 
-The plain contestant is the same network whose branches are averaged and whose blocks always pass. Both take turns within every
-round, with launches recorded as in training and one by one; the figure is the median round. On a GPU: bf16, channels-last.
+In the plain network the branches are averaged and no block is dropped. Both take turns in every round, with CUDA graphs as in
+training and without; the result is the median over rounds. On a GPU: bf16, channels-last.
 """
 
 import argparse
@@ -24,12 +24,12 @@ from outspan import models
 from outspan.training.graphs import Learner
 from outspan.training.loop import algorithms
 
-PLAIN = [  # modules, whose names are those of functions, too: what is drawn there, and what stands for it
+PLAIN = [  # module (as text: functions have the same names), function that draws noise, and its replacement
     ("outspan.models.shake_shake", "mix", lambda first, second, _: (first + second) * 0.5),
     ("outspan.models.pyramidnet", "draw_drops", lambda values, survival: values.new_empty(2, len(survival), 0)),
     ("outspan.models.pyramidnet", "shake_drop", lambda around, values, *_: around + values),
 ]
-CASES = {"shake_shake-26-2x96d": 128, "pyramidnet-272-200": 64}  # the paper's batches
+CASES = {"shake_shake-26-2x96d": 128, "pyramidnet-272-200": 64}  # model: batch size of the paper
 BAR = 1.1
 
 
@@ -37,22 +37,22 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(CASES))
-    parser.add_argument("--batch", type=int, default=0, help="0: the paper's")
-    parser.add_argument("--calls", type=int, default=10, help="a turn")
+    parser.add_argument("--batch", type=int, default=0, help="batch size; 0: that of the paper")
+    parser.add_argument("--calls", type=int, default=10, help="calls per turn")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "models.json")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found = json.loads(asked.out.read_text()) if asked.out.exists() else {}  # what is measured again replaces the old
-    for name in asked.models.split(","):
-        batch = asked.batch or CASES[name]
+    result = json.loads(options.out.read_text()) if options.out.exists() else {}  # new measurements replace old ones
+    for name in options.models.split(","):
+        batch = options.batch or CASES[name]
         for how in ("recorded", "one by one") if device.type == "cuda" else ("one by one",):
-            times = measure(name, batch, asked.calls, asked.rounds, device, graphs=how == "recorded")
+            times = measure(name, batch, options.calls, options.rounds, device, graphs=how == "recorded")
             ratio = times["noise"] / times["plain"]
-            entry = {"ms": times, "over_plain": ratio, "at_most": BAR, "reached": ratio <= BAR, "rounds": asked.rounds}
-            found[f"{name}, batch {batch}, {how}"] = {**entry, "machine": machine()}
+            entry = {"ms": times, "over_plain": ratio, "at_most": BAR, "reached": ratio <= BAR, "rounds": options.rounds}
+            result[f"{name}, batch {batch}, {how}"] = {**entry, "machine": machine()}
             print(f"{name}, {how}: {times['noise']:.2f} ms, plain {times['plain']:.2f}, {ratio:.3f} of it", flush=True)
-    asked.out.write_text(json.dumps(found, indent=2) + "\n")
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def measure(name: str, batch: int, calls: int, rounds: int, device: torch.device, *, graphs: bool) -> dict[str, float]:
@@ -64,26 +64,28 @@ def measure(name: str, batch: int, calls: int, rounds: int, device: torch.device
     images = torch.randn(batch, 3, 32, 32, generator=generator).to(device, dtype).to(memory_format=layout)
     targets = torch.full((batch, 10), 0.1, device=device)
     runs: dict[str, Callable[[], Tensor]] = {}
-    for kind in ("noise", "plain"):
+    for variant in ("noise", "plain"):
         model = models.build(name, (3, 32, 32), 10).to(device).to(memory_format=layout).train()
         learner = Learner(model, 0.0, graphs=graphs)
-        runs[kind] = lambda f=learner, plain=kind == "plain": without_noise(f, images, targets) if plain else f(images, targets)
-    times: dict[str, list[float]] = {kind: [] for kind in runs}
+        runs[variant] = lambda f=learner, plain=variant == "plain": (
+            without_noise(f, images, targets) if plain else f(images, targets)
+        )
+    times: dict[str, list[float]] = {variant: [] for variant in runs}
     with algorithms(deterministic=False):
-        for turn in range(rounds + 1):  # the first warms up and records
-            for kind, run in runs.items():
+        for turn in range(rounds + 1):  # the first round is a warm-up and captures the graphs
+            for variant, run in runs.items():
                 wait(device)
                 start = time.perf_counter()
                 for _ in range(calls):
                     run()
                 wait(device)
                 if turn:
-                    times[kind].append(1000 * (time.perf_counter() - start) / calls)
-    return {kind: statistics.median(values) for kind, values in times.items()}
+                    times[variant].append(1000 * (time.perf_counter() - start) / calls)
+    return {variant: statistics.median(values) for variant, values in times.items()}
 
 
 def without_noise(learner: Learner, images: Tensor, targets: Tensor) -> Tensor:
-    """Learn with both kinds of noise taken out; what is recorded stays so."""
+    """Train without both types of noise. Captured graphs keep this."""
     with ExitStack() as stack:
         for module, name, function in PLAIN:
             stack.enter_context(mock.patch.object(import_module(module), name, function))

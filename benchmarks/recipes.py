@@ -1,8 +1,8 @@
-"""Train recipes over several seeds and keep what came of each in one result file, which later calls add to.
+"""Train recipes over several seeds and collect the results in one file. Later calls add to it.
 
     python benchmarks/recipes.py recipes/cifar10-wrn-28-2-*.toml --seeds 3 --runs runs --result results/cifar10-wrn-28-2.json
 
-Runs resume; what the result file has is not run again. `--minutes` stops cleanly when the time is over.
+Runs resume. Runs that are in the result file are not repeated. `--minutes` stops cleanly when the time is over.
 """
 
 import argparse
@@ -26,26 +26,26 @@ def main() -> None:
     parser.add_argument("recipes", type=Path, nargs="+")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--set", dest="changes", action="append", default=[])
-    parser.add_argument("--name", default="", help="what to call it in the result; the recipe's file by default")
+    parser.add_argument("--name", default="", help="name in the result file; default: the name of the recipe file")
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--result", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--compile", action="store_true")
-    asked = parser.parse_args()
-    end = time.monotonic() + 60 * asked.minutes
+    options = parser.parse_args()
+    end = time.monotonic() + 60 * options.minutes
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    result = json.loads(asked.result.read_text()) if asked.result.exists() else {}
-    for seed in range(asked.seeds):
-        for path in asked.recipes:
-            name = asked.name or path.stem
-            recipe = replace(make_recipe(path, asked.changes), seed=seed)
+    result = json.loads(options.result.read_text()) if options.result.exists() else {}
+    for seed in range(options.seeds):
+        for path in options.recipes:
+            name = options.name or path.stem
+            recipe = replace(make_recipe(path, options.changes), seed=seed)
             entry = result.setdefault(name, {"recipe": asdict(replace(recipe, seed=0)), "runs": []})
             if any(run["seed"] == seed for run in entry["runs"]) or time.monotonic() > end:
                 continue
-            folder = asked.runs / f"{name}-{seed}"
+            folder = options.runs / f"{name}-{seed}"
             try:
-                options = {"device": device, "compile": asked.compile, "save_every": 300.0}
-                done = train(recipe, out=folder, **options, on_step=lambda _: time.monotonic() > end)
+                settings = {"device": device, "compile": options.compile, "save_every": 300.0}
+                done = train(recipe, out=folder, **settings, on_step=lambda _: time.monotonic() > end)
             except Stopped as stopped:
                 print(f"{name} seed {seed}: {stopped}", flush=True)
                 continue
@@ -55,16 +55,15 @@ def main() -> None:
                     "test_accuracy": done.accuracy,
                     "train_loss": done.loss,
                     "seconds": round(done.seconds, 1),
-                    "compiled": asked.compile,
+                    "compiled": options.compile,
                     "machine": machine(),
                 }
             )
             accuracies = [run["test_accuracy"] for run in entry["runs"]]
             entry["mean"] = statistics.fmean(accuracies)
             entry["std"] = statistics.stdev(accuracies) if len(accuracies) > 1 else None
-            asked.result.write_text(json.dumps(result, indent=2) + "\n")
-            last = entry["runs"][-1]
-            print(f"{name} seed {seed}: {100 * last['test_accuracy']:.2f} %, {last['seconds']} s", flush=True)
+            options.result.write_text(json.dumps(result, indent=2) + "\n")
+            print(f"{name} seed {seed}: {100 * done.accuracy:.2f} %, {done.seconds:.1f} s", flush=True)
     for name, entry in result.items():
         if entry["runs"]:
             spread = "" if entry["std"] is None else f" ± {100 * entry['std']:.2f}"

@@ -1,10 +1,10 @@
-"""Switchout and word replacement beside nlpaug's on the same reviews, in one process on one core; and Apertium's rate.
+"""Compare switchout and word replacement with nlpaug on the same reviews, on one core; and measure the speed of Apertium.
 
     python benchmarks/text.py --model FOLDER        # a folder with config.json, tokenizer.json and *.safetensors
 
-Reviews of IMDb are joined until they have 512 tokens. Ours works on tokens, which are made once for a training and timed apart;
-nlpaug works on the texts, and its output would still have to be cut into tokens, which is not timed. All take turns in rounds;
-medians. Rewrites results/text-cpu.json.
+Reviews of IMDb are joined until they have 512 tokens. outspan works on tokens, which are made once per training and timed
+separately. nlpaug works on texts; tokenizing its output is not timed. All take turns in rounds; results are medians. Writes
+results/text-cpu.json.
 """
 
 import argparse
@@ -29,24 +29,24 @@ from outspan.text.documents import Documents, sentences
 from outspan.text.models import load_tokenizer
 from outspan.text.tokens import Encoded, encode
 
-BATCH, ROUNDS, FEW = 64, 5, 40  # rows at once; rounds; reviews that a peer is given a round
-SHARES = {"switchout": 0.1, "word_replacement": 0.15}  # of the words, on average, for both
+BATCH, ROUNDS, PEER_REVIEWS = 64, 5, 40  # batch size; rounds; reviews per round for nlpaug
+FRACTIONS = {"switchout": 0.1, "word_replacement": 0.15}  # of the words, on average, for both libraries
 
 
 def join(texts: list[str], words: int) -> list[str]:
-    """Return the texts one after another in pieces of at least so many words."""
-    found, piece, count = [], [], 0
+    """Join texts to pieces of at least `words` words."""
+    pieces, piece, count = [], [], 0
     for text in texts:
         piece.append(text)
         count += len(text.split())
         if count >= words:
-            found.append("\n".join(piece))
+            pieces.append("\n".join(piece))
             piece, count = [], 0
-    return found
+    return pieces
 
 
 def ours(split: Encoded, name: str, count: int) -> float:
-    """Return how many reviews a second are drawn, changed and put together."""
+    """Return reviews per second: draw a plan, apply it and assemble the batch."""
     propose = uniform(1, transforms=(name,), probability=1.0)
     rows = [torch.arange(i, min(i + BATCH, count)) % len(split) for i in range(0, count, BATCH)]
     began = time.perf_counter()
@@ -56,7 +56,7 @@ def ours(split: Encoded, name: str, count: int) -> float:
 
 
 def nlpaugs(texts: list[str], vocabulary: list[str]) -> dict[str, Callable[[str], object]]:
-    """Return nlpaug's augmenters that do the like to the same share of the words."""
+    """Return the corresponding augmenters of nlpaug, for the same fraction of the words."""
     import nlpaug.augmenter.word as naw
     import nlpaug.model.word_stats as nmw
 
@@ -66,34 +66,34 @@ def nlpaugs(texts: list[str], vocabulary: list[str]) -> dict[str, Callable[[str]
     folder.mkdir(exist_ok=True)
     stats.save(str(folder))
     options = {"aug_min": 0, "aug_max": None, "tokenizer": str.split}
-    switch = naw.RandomWordAug(action="substitute", target_words=vocabulary, aug_p=SHARES["switchout"], **options)
-    replace = naw.TfIdfAug(model_path=str(folder), action="substitute", aug_p=SHARES["word_replacement"], **options)
+    switch = naw.RandomWordAug(action="substitute", target_words=vocabulary, aug_p=FRACTIONS["switchout"], **options)
+    replace = naw.TfIdfAug(model_path=str(folder), action="substitute", aug_p=FRACTIONS["word_replacement"], **options)
     return {"switchout": switch.augment, "word_replacement": replace.augment}
 
 
 def apertium(texts: list[str], count: int) -> dict[str, object]:
-    """Return the rate of a pipeline pair, and how many sentences were lost or displaced: some are asked again, alone."""
-    wanted = list(dict.fromkeys(one for text in texts for one in sentences(text)))[:count]
+    """Return the speed of both directions, and how many sentences were lost or displaced. Some are translated again, alone."""
+    unique = list(dict.fromkeys(sentence for text in texts for sentence in sentences(text)))[:count]
     engine = Apertium("eng-spa")
     try:
-        list(engine(wanted[:50]))  # it is up
+        list(engine(unique[:50]))  # warm-up
         began = time.perf_counter()
-        found = list(engine(wanted))
+        translated = list(engine(unique))
         seconds = time.perf_counter() - began
-        again = {i: next(engine([wanted[i]])) for i in range(0, len(wanted), 25)}
+        again = {i: next(engine([unique[i]])) for i in range(0, len(unique), 25)}
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
     finally:
         engine.close()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
-        "sentences": len(wanted),
-        "sentences_a_second_both_ways": len(wanted) / seconds,
-        "sentences_a_cpu_second": (50 + len(wanted) + len(again)) / spent,  # what other work on the machine takes is not in it
+        "sentences": len(unique),
+        "sentences_a_second_both_ways": len(unique) / seconds,
+        "sentences_a_cpu_second": (50 + len(unique) + len(again)) / spent,  # without the time of other processes on the machine
         "load_average": os.getloadavg()[0],
-        "lost": len(wanted) - len(found) + sum(back is None for back in found),
+        "lost": len(unique) - len(translated) + sum(back is None for back in translated),
         "asked_again_alone": len(again),
-        "of_these_not_the_same": sum(found[i] != back for i, back in again.items()),
+        "of_these_not_the_same": sum(translated[i] != back for i, back in again.items()),
     }
 
 
@@ -103,18 +103,18 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--reviews", type=int, default=25_000)
     parser.add_argument("--result", type=Path, default=ROOT / "results/text-cpu.json")
-    parser.add_argument("--apertium", action="store_true", help="measure Apertium alone, and keep the rest of the result")
-    asked = parser.parse_args()
+    parser.add_argument("--apertium", action="store_true", help="measure only Apertium, and keep the rest of the result")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     texts = list(load("imdb").train.texts)
     rate = apertium(texts, 5_000)
     print("apertium", rate, flush=True)
-    if asked.apertium:
-        result = json.loads(asked.result.read_text()) | {"apertium": rate}
-        asked.result.write_text(json.dumps(result, indent=2) + "\n")
+    if options.apertium:
+        result = json.loads(options.result.read_text()) | {"apertium": rate}
+        options.result.write_text(json.dumps(result, indent=2) + "\n")
         return
-    pieces = join(texts, 480)[: asked.reviews]
-    tokenizer = load_tokenizer(asked.model)
+    pieces = join(texts, 480)[: options.reviews]
+    tokenizer = load_tokenizer(options.model)
     began = time.perf_counter()
     split = encode(Documents(pieces, torch.zeros(len(pieces), dtype=torch.int64)), tokenizer, length=512)
     prepared = time.perf_counter() - began
@@ -123,27 +123,29 @@ def main() -> None:
     peers = nlpaugs(pieces[:2000], vocabulary)
     rates: dict[str, list[float]] = {}
     for turn in range(ROUNDS):
-        for name in SHARES:
-            rates.setdefault(f"outspan {name}", []).append(ours(split, name, asked.reviews))
-            some = [" ".join(piece.split()[:390]) for piece in pieces[turn * FEW : (turn + 1) * FEW]]  # 512 tokens, about
+        for name in FRACTIONS:
+            rates.setdefault(f"outspan {name}", []).append(ours(split, name, options.reviews))
+            texts = [
+                " ".join(piece.split()[:390]) for piece in pieces[turn * PEER_REVIEWS : (turn + 1) * PEER_REVIEWS]
+            ]  # about 512 tokens
             began = time.perf_counter()
-            for text in some:
+            for text in texts:
                 peers[name](text)
-            rates.setdefault(f"nlpaug {name}", []).append(len(some) / (time.perf_counter() - began))
+            rates.setdefault(f"nlpaug {name}", []).append(len(texts) / (time.perf_counter() - began))
             print(name, f"{rates[f'outspan {name}'][-1]:,.0f} and {rates[f'nlpaug {name}'][-1]:,.1f} reviews/s", flush=True)
     medians = {name: statistics.median(values) for name, values in rates.items()}
     result = {
         "machine": {**machine("nlpaug", "tokenizers"), "threads": 1},
-        "reviews": asked.reviews,
+        "reviews": options.reviews,
         "distinct": len(pieces),
         "of_512_tokens": full,
         "reviews_a_second": medians,
         "rounds": rates,
-        "times_as_fast": {name: medians[f"outspan {name}"] / medians[f"nlpaug {name}"] for name in SHARES},
+        "times_as_fast": {name: medians[f"outspan {name}"] / medians[f"nlpaug {name}"] for name in FRACTIONS},
         "tokens_made_once": {"seconds": prepared, "reviews_a_second": len(pieces) / prepared},
         "apertium": rate,
     }
-    asked.result.write_text(json.dumps(result, indent=2) + "\n")
+    options.result.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result["times_as_fast"]))
 
 

@@ -1,9 +1,9 @@
-"""Our training step beside a bare PyTorch loop on the same model and data, and what choosing costs.
+"""Compare our training step with a plain PyTorch loop on the same model and data, and measure the cost of choosing.
 
     python benchmarks/train.py --rounds 7
 
-One process; the contestants take turns within every round; the figure is the median round. Each round is one epoch of the
-embedded digits without augmentation; then with Algorithm 1.
+All take turns in every round of one process; the result is the median over rounds. A turn is one epoch of the included
+digits: without augmentation, with random transforms, and with Algorithm 1.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from outspan.transforms.normalize import Normalize
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "train-cpu.json")
@@ -35,20 +35,20 @@ def main() -> None:
     rounds = options.rounds
     data = load("digits")
     recipe = Recipe(model="convnet", policy="none", epochs=1)
-    last = Normalize(*data.train.statistics())
+    preprocess = Normalize(*data.train.statistics())
     steps = len(data.train) // recipe.batch
 
     def ours(policy: str) -> None:
-        made = replace(recipe, policy=policy, transforms="geometric")
-        state = new_state(made, data.train.shape, 10, torch.device("cpu"))
-        act = build_policy(made, state.model, data, last)
+        changed = replace(recipe, policy=policy, transforms="geometric")
+        state = new_state(changed, data.train.shape, 10, torch.device("cpu"))
+        policy_step = build_policy(changed, state.model, data, preprocess)
         learn = Learner(state.model, 0.0, graphs=False)
-        unread = _Unread(made.depth, torch.device("cpu"))
+        unread = _Unread(changed.depth, torch.device("cpu"))
         order = rng.generator(0, "order", 0).permutation(len(data.train))
         for step in range(steps):
             rows = torch.from_numpy(order[step * recipe.batch : (step + 1) * recipe.batch])
-            batch = act(data.train.images[rows], data.train.labels[rows], step=step)
-            unread.add(state, take_step(state, learn, made, batch, lr_at(made, step, steps)), batch)
+            batch = policy_step(data.train.images[rows], data.train.labels[rows], step=step)
+            unread.add(state, take_step(state, learn, changed, batch, lr_at(changed, step, steps)), batch)
             state.step += 1
 
     def bare() -> None:
@@ -77,15 +77,15 @@ def main() -> None:
         for name, run in contestants.items():
             start = time.perf_counter()
             run()
-            if turn:  # the first round warms up
+            if turn:  # the first round is a warm-up
                 seconds[name].append(time.perf_counter() - start)
     median = {name: statistics.median(times) for name, times in seconds.items()}
     for name, value in median.items():
-        print(f"{name:12} {1000 * value / steps:7.2f} ms a step, {value / median['bare loop']:.2f} of a bare loop")
+        print(f"{name:12} {1000 * value / steps:7.2f} ms per step, {value / median['bare loop']:.2f} of a bare loop")
     steps_ms = {name: 1000 * value / steps for name, value in median.items()}
     ratios = {name: value / median["bare loop"] for name, value in median.items()}
-    found = {"what": "convnet, embedded digits, batch 128", "rounds": rounds, "ms_a_step": steps_ms, "of_a_bare_loop": ratios}
-    options.out.write_text(json.dumps({"machine": machine(), **found}, indent=2) + "\n")
+    result = {"what": "convnet, embedded digits, batch 128", "rounds": rounds, "ms_a_step": steps_ms, "of_a_bare_loop": ratios}
+    options.out.write_text(json.dumps({"machine": machine(), **result}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Two random transforms an image on the CPU: outspan beside Pillow, torchvision v2, timm, kornia, albumentations.
+"""Two random transforms per image on the CPU: outspan, Pillow, torchvision v2, timm, kornia and albumentations.
 
-    make bench                        # installs the peers in a virtual environment of their own, then runs this
+    make bench                        # installs the other libraries in a separate virtual environment, then runs this
     python benchmarks/transforms.py --rounds 7 --out results/transforms-cpu.json
 
-One process; the contestants take turns within every round; the figure is the median round. Peers draw and apply,
-image by image, which is the only way they give every image its own transforms; so do we, in one call. Against
-Pillow's same operations both sides execute the same given plan, Pillow from its own images to its own images.
+All take turns in every round of one process; the result is the median over rounds. The other libraries draw and apply image
+by image, which is their only way to give every image its own transforms. outspan does this in one call. In the comparison with
+Pillow's operations, both execute the same plan, Pillow from Pillow images to Pillow images.
 """
 
 import argparse
@@ -31,19 +31,19 @@ sys.path.insert(0, str(ROOT / "tests"))
 from pillow import CALLS, apply_with_pillow, to_pillow
 
 SIZES = {32: 512, 224: 64}  # side: images in a batch
-BARS = {32: (35, 30), 224: (8, 5)}  # one core: over Pillow's same operations, over the best peer
+BARS = {32: (35, 30), 224: (8, 5)}  # targets on one core: speed relative to Pillow's operations, and to the best other library
 Run = Callable[[], object]
 
 
 def photographs(side: int, count: int) -> torch.Tensor:
-    """Return random crops of a photograph, so that pixels are as correlated as in real data."""
+    """Return random crops of a photograph, so that pixels are correlated as in real data."""
     draw = uniform(1, transforms=("resized_crop",), probability=1.0)
     crops = apply(example_image().expand(count, -1, -1, -1), draw(count, rng=rng.generator(0, "crops", side)))
     return torch.nn.functional.interpolate(crops, size=(side, side)) if side != 224 else crops
 
 
-def spread(threads: int, work: Callable[[int], object], count: int) -> None:
-    """Run `work` on 0 … count - 1, on that many threads; Pillow and OpenCV release the GIL."""
+def run_threads(threads: int, work: Callable[[int], object], count: int) -> None:
+    """Run `work` on 0 … count - 1 in several threads. Pillow and OpenCV release the GIL."""
     if threads == 1:
         for i in range(count):
             work(i)
@@ -53,14 +53,14 @@ def spread(threads: int, work: Callable[[int], object], count: int) -> None:
 
 
 def peers(images: torch.Tensor, threads: int) -> tuple[dict[str, tuple[Run, int]], list[str]]:
-    """Return what is installed, each with the number of images of one run, and the names of what is not."""
-    found: dict[str, tuple[Run, int]] = {}
+    """Return the installed libraries, each with its number of images per run, and the names of missing ones."""
+    installed: dict[str, tuple[Run, int]] = {}
     missing = []
     count = len(images)
     pictures = [to_pillow(image) for image in images]
 
-    def add(name: str, work: Callable[[int], object], images_a_run: int = count) -> None:
-        found[name] = (lambda: spread(threads, work, images_a_run), images_a_run)
+    def add(name: str, work: Callable[[int], object], images_per_run: int = count) -> None:
+        installed[name] = (lambda: run_threads(threads, work, images_per_run), images_per_run)
 
     try:
         _declare_torchvision_operators()
@@ -95,7 +95,7 @@ def peers(images: torch.Tensor, threads: int) -> tuple[dict[str, tuple[Run, int]
         add("albumentations", lambda i: composed(image=arrays[i]))
     except ImportError:
         missing.append("albumentations")
-    return found, missing
+    return installed, missing
 
 
 def _albumentations(a: object) -> Callable[..., object]:
@@ -114,30 +114,30 @@ def _albumentations(a: object) -> Callable[..., object]:
 
 
 def _declare_torchvision_operators() -> None:
-    """Let torchvision import beside a CPU build of torch, whose absence of two operators stops it."""
+    """Declare two operators that a CPU build of torch lacks. Otherwise torchvision cannot be imported."""
     try:
         library = torch.library.Library("torchvision", "DEF")
         library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        globals()["_torchvision_library"] = library  # declared as long as it is referenced
+        globals()["_torchvision_library"] = library  # the declaration lives as long as this reference
     except RuntimeError:
-        pass  # already there
+        pass  # already declared
 
 
 def alternate(runs: dict[str, tuple[Run, int]], rounds: int) -> dict[str, float]:
-    """Return images a second by name: the median over rounds in which all take turns."""
+    """Return images per second by name: the median over rounds in which all take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds + 1):
         for name, (run, images) in runs.items():
             start = time.perf_counter()
             run()
-            if turn:  # the first round warms up
+            if turn:  # the first round is a warm-up
                 seconds[name].append((time.perf_counter() - start) / images)
     return {name: 1 / statistics.median(times) for name, times in seconds.items()}
 
 
 def measure_speed(side: int, threads: int, rounds: int, alone: dict[str, float]) -> dict[str, object]:
-    """Return images a second of everyone at one size, and our ratios."""
+    """Return images per second of every library at one size, and our ratios."""
     torch.set_num_threads(threads)
     images = photographs(side, SIZES[side])
     count = len(images)
@@ -156,15 +156,17 @@ def measure_speed(side: int, threads: int, rounds: int, alone: dict[str, float])
         return picture
 
     others, missing = peers(images, threads)
-    out = torch.empty_like(images)  # used again for every batch, as a training loop would; so do the peers' allocators
+    out = torch.empty_like(
+        images
+    )  # reused for every batch, as in a training loop; the allocators of the others reuse memory, too
     runs = {
         "outspan": (lambda: apply(images, propose(count, rng=rng.generator(0, "plan")), out=out), count),
         "outspan, plan given": (lambda: apply(images, plan, out=out), count),
-        "Pillow, same operations": (lambda: spread(threads, same, count), count),
+        "Pillow, same operations": (lambda: run_threads(threads, same, count), count),
         **others,
     }
     speed = alternate(runs, rounds)
-    # Small images leave the peers' threads waiting for the interpreter: on two cores each counts as on its better number.
+    # On small images, threads of other libraries wait for the interpreter: on two cores, their better number of threads counts.
     fair = {name: max(value, alone.get(name, 0.0)) for name, value in speed.items()}
     best = max(others, key=lambda name: fair[name], default=None)
     return {
@@ -180,7 +182,7 @@ def measure_speed(side: int, threads: int, rounds: int, alone: dict[str, float])
 
 
 def measure_scaling(side: int, rounds: int) -> dict[str, float]:
-    """Return two cores over one, taking turns; and of pure arithmetic in two threads, which is the machine's own."""
+    """Return the speedup of two cores over one, for outspan and for pure arithmetic, which is the limit of the machine."""
     images = photographs(side, 2 * SIZES[side])
     plan = uniform(2, probability=1.0)(len(images), rng=rng.generator(0, "plan"))
     block, out = bytes(4 << 20), torch.empty_like(images)
@@ -193,15 +195,15 @@ def measure_scaling(side: int, rounds: int) -> dict[str, float]:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda _: hashlib.blake2b(block).digest(), range(4)))
 
-    found = {}
+    speedups = {}
     for name, work in (("outspan", on), ("machine", arithmetic)):
         speed = alternate({"one": (lambda work=work: work(1), 1), "two": (lambda work=work: work(2), 1)}, 10 * rounds)
-        found[name] = round(speed["two"] / speed["one"], 2)
-    return found
+        speedups[name] = round(speed["two"] / speed["one"], 2)
+    return speedups
 
 
 def measure_drawing(images: int, rounds: int) -> float:
-    """Return the share of drawing in drawing and applying, 32 px, 4 candidates an image, one core."""
+    """Return the fraction of the time for drawing in drawing and applying: 32 px, 4 candidates per image, one core."""
     torch.set_num_threads(1)
     pixels, propose = photographs(32, images), uniform(2, probability=1.0)
     plan = propose(images, rng=rng.generator(0, "plan"), candidates=4)
@@ -217,23 +219,23 @@ def measure_drawing(images: int, rounds: int) -> float:
 
 
 def count_differences() -> dict[str, int]:
-    """Return how many bytes differ from Pillow, by case; both backends, RGB and L."""
-    found = {}
+    """Return the number of bytes that differ from Pillow by case: both backends, RGB and L."""
+    counts = {}
     for backend in ("reference", "cpu"):
         for channels, mode in ((3, "RGB"), (1, "L")):
             for side, count in ((32, 4096), (224, 256)):
                 images = photographs(side, count)[:, :channels].contiguous()
                 plan = uniform(2, probability=1.0)(count, rng=rng.generator(0, "exact", side, channels))
                 wrong = apply(images, plan, backend=backend) != apply_with_pillow(images, plan)
-                found[f"{backend}, {mode}, {count} compositions at {side} px"] = int(wrong.sum())
+                counts[f"{backend}, {mode}, {count} compositions at {side} px"] = int(wrong.sum())
             images = photographs(32, 8)[:, :channels].contiguous()
             wrong = 0
             for name, transform in TRANSFORMS.items():
                 if transform.graded:
                     plan = every_level(name, len(images))
                     wrong += int((apply(images, plan, backend=backend) != apply_with_pillow(images, plan)).sum())
-            found[f"{backend}, {mode}, every graded transform at every level k/100"] = wrong
-    return found
+            counts[f"{backend}, {mode}, every graded transform at every level k/100"] = wrong
+    return counts
 
 
 def every_level(name: str, batch: int) -> Plan:
@@ -248,14 +250,14 @@ def every_level(name: str, batch: int) -> Plan:
 
 
 def measure_memory() -> float:
-    """Return the extra memory of `apply` beside its output, in batches, where every row mixes twice."""
+    """Return the peak extra memory of `apply` in batches (without its output) for a plan whose rows all mix twice."""
     torch.set_num_threads(2)
     images = photographs(224, 64).repeat(4, 1, 1, 1)
     rows = len(images)
     partners = [[-1, (row + 1) % rows, (row + 5) % rows] for row in range(rows)]
     plan = Plan.of([["rotate", "mixup", "mixup"]] * rows, levels=[[0.3, 0.4, 0.2]] * rows, partners=partners)
     apply(images[:1], Plan.of([["invert"]]))
-    Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to now
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _status("VmRSS")
     out = apply(images, plan)
     peak = _status("VmHWM")
@@ -281,13 +283,13 @@ def measure_help() -> float:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7, help="rounds a figure is the median of, at least 5")
+    parser.add_argument("--rounds", type=int, default=7, help="number of rounds, at least 5; the result is their median")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "transforms-cpu.json")
     options = parser.parse_args()
     if options.rounds < 5:
         parser.error("--rounds must be at least 5")
     warnings.filterwarnings("ignore")
-    memory = measure_memory()  # first, while the process is small
+    memory = measure_memory()  # first, because the process is still small
     speeds = []
     for side in SIZES:
         alone = {}
@@ -295,7 +297,7 @@ def main() -> None:
             result = measure_speed(side, threads, options.rounds, alone)
             alone = result["images_per_second"]
             speeds.append(result)
-            print(f"\n{side} px, {threads} core{'s' * (threads > 1)}, {result['batch']} images a batch")
+            print(f"\n{side} px, {threads} core{'s' * (threads > 1)}, {result['batch']} images per batch")
             for name, value in result["images_per_second"].items():
                 print(f"  {name:28} {value:>10,} images/s")
             print(f"  {'over Pillow, same operations':28} {result['over_pillow']:>10}")

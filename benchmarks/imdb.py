@@ -21,7 +21,7 @@ import torch
 from machine import ROOT, machine
 
 from outspan.config import Recipe, make_recipe
-from outspan.data.sets import Data, as_read, load_for
+from outspan.data.sets import Data, load_for
 from outspan.text.documents import Documents
 from outspan.training import Stopped
 from outspan.training.compositions import read
@@ -45,7 +45,7 @@ def run(recipe: Recipe, folder: Path, limit: int, end: float) -> dict[str, Any] 
         data = load_for(recipe)
         if limit:
             data = Data(data.name, *(_first(split, limit) for split in (data.train, data.test)), data.classes)
-        tokens = as_read(data.train, recipe, train=True), as_read(data.test, recipe)
+        tokens = data.train.prepared(recipe, train=True), data.test.prepared(recipe)
         _data.append(Data(data.name, *tokens, data.classes))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:

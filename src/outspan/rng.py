@@ -5,14 +5,11 @@ workers, and after any restart.
 """
 
 import hashlib
-from collections.abc import Hashable, Sequence
 from operator import index
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
-
-_TESTED = 5  # of what has no test split, about every fifth is for testing
 
 
 def _digest(seed: SupportsIndex, address: tuple[str | SupportsIndex, ...]) -> bytes:
@@ -48,19 +45,3 @@ def generator(seed: SupportsIndex, *address: str | SupportsIndex) -> np.random.G
     """
     key: Any = _Key(_digest(seed, address))  # numpy takes any ISeedSequence; its annotations know one of them
     return np.random.Generator(np.random.Philox(key))
-
-
-def for_testing(names: Sequence[str], kinds: Sequence[Hashable]) -> set[int]:
-    """Return which of a set that has no test split are for testing: about a fifth, each by its own name.
-
-    So none changes sides when others come in. A kind of which all would be for testing stays in train; where none at all would
-    be, one is.
-    """
-    drawn = [derive(0, "test", name) for name in names]
-    members: dict[Hashable, list[int]] = {}
-    for i, kind in enumerate(kinds):
-        members.setdefault(kind, []).append(i)
-    lots = [(kind, {i for i in kind if drawn[i] % _TESTED == 0}) for kind in members.values()]
-    found = {i for kind, lot in lots if len(lot) < len(kind) for i in lot}
-    several = [i for kind in members.values() if len(kind) > 1 for i in kind]
-    return found or {min(several, key=lambda i: drawn[i])} if several else set()

@@ -48,3 +48,17 @@ def describe(value: object) -> str:
         return f"{value.dtype} {list(value.shape)}"
     name = type(value).__name__
     return f"a {name} of {type(value[0]).__name__}" if isinstance(value, list | tuple) and value else f"a value of type {name}"
+
+
+_NOUNS = {3: "images", 1: "texts"}  # by the number of axes of a sample
+
+
+def noun_of_shape(shape: tuple[int, ...]) -> str:
+    """Return what samples of a shape are called: "images" for [C, H, W], "texts" for [T].
+
+    >>> noun_of_shape((3, 32, 32)), noun_of_shape((512,))
+    ('images', 'texts')
+    """
+    if len(shape) not in _NOUNS:
+        raise ValueError(f"the shape of a sample must be [C, H, W] or [T], got {list(shape)}")
+    return _NOUNS[len(shape)]

@@ -9,9 +9,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from outspan.data import fetch as module
-from outspan.data.fetch import SOURCES, Source, fetch
+from outspan.data.dataset import DataSet, Source
+from outspan.data.fetch import fetch
+from outspan.data.sets import SETS
 
 BODY = bytes(range(256)) * 4000
+
+
+def toy(source: Source) -> dict[str, DataSet]:
+    return {"toy": DataSet(SETS["digits"].read, folder="toy", sources=(source,))}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -45,7 +51,7 @@ def server(monkeypatch):
         def publish(path: str, body: bytes, digest: str | None = None) -> None:
             made.files[path] = body
             source = Source(f"http://127.0.0.1:{made.server_port}{path}", digest or hashlib.sha256(body).hexdigest())
-            monkeypatch.setattr(module, "SOURCES", {"toy": ("toy", (source,))})
+            monkeypatch.setattr(module, "SETS", toy(source))
 
         made.publish = publish
         publish("/a.bin", BODY)
@@ -104,7 +110,7 @@ def test_what_the_server_says_is_said(server, tmp_path):
 
 
 def test_no_server_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "SOURCES", {"toy": ("toy", (Source("http://127.0.0.1:9/a.bin", "0" * 64),))})
+    monkeypatch.setattr(module, "SETS", toy(Source("http://127.0.0.1:9/a.bin", "0" * 64)))
     with pytest.raises(ValueError, match="download interrupted after 0 bytes"):
         fetch("toy", tmp_path)
 
@@ -125,7 +131,7 @@ def test_archives_are_unpacked_without_their_folder_and_within_ours(server, tmp_
         f"a/b/toy/{name}" for name in ("deep/two.bin", "four.bin", "one.bin")
     ]
     server.publish("/cut.tar.gz", buffer.getvalue()[:60])
-    with pytest.raises(ValueError, match=r"cut\.tar\.gz: not a whole archive"):
+    with pytest.raises(ValueError, match=r"cut\.tar\.gz: not a complete archive"):
         fetch("toy", tmp_path / "c")
 
 
@@ -175,7 +181,7 @@ def test_unknown_sets_are_refused(tmp_path):
 
 
 def test_every_address_is_https_with_a_digest():
-    for _, sources in SOURCES.values():
+    for sources in (entry.sources for entry in SETS.values()):
         for source in sources:
             assert source.url.startswith("https://")
             assert len(bytes.fromhex(source.sha256)) == 32

@@ -14,8 +14,8 @@ from PIL import Image
 
 from made import DRAW, idx, mat
 from outspan.config import Recipe
-from outspan.data import readers, sets
-from outspan.data.splits import Files
+from outspan.data import decode, folders, readers, sets
+from outspan.data.image_files import Files
 
 
 def test_idx_plain_and_zipped(tmp_path):
@@ -156,7 +156,7 @@ def test_folders_of_mixed_sizes_are_made_one_size(tmp_path):
 @example(width=30, height=29, to=(28, 28))  # these left the image by a rounding error
 @example(width=225, height=300, to=(224, 224))
 def test_the_centre_lies_inside(width, height, to):
-    left, top, right, bottom = readers.centre_box(width, height, *to)
+    left, top, right, bottom = decode.centre_box(width, height, *to)
     assert 0 <= left < right <= width
     assert 0 <= top < bottom <= height
     assert (right - left) / (bottom - top) == pytest.approx(to[0] / to[1])
@@ -251,17 +251,17 @@ def test_a_folder_of_three_splits_has_them_all(tmp_path):
 
 def test_a_folder_without_train_is_what_is_tested(tmp_path):
     root = folder(tmp_path)
-    _, (files, labels), _, classes = readers.list_folder(root)
+    _, (files, labels), _, classes = folders.list_folder(root)
     shutil.rmtree(root / "train")
     for path in (root / "val", root):
-        found, said = readers.list_tested(path, ("another", *classes))
+        found, said = folders.list_whole(path, ("another", *classes))
         assert [*found] == [*files]
         assert said.tolist() == (labels + 1).tolist()
     with pytest.raises(ValueError, match="is not among the run's, another"):
-        readers.list_tested(root, ("another",))
+        folders.list_whole(root, ("another",))
     (tmp_path / "nothing").mkdir()
     with pytest.raises(ValueError, match="nothing: has no class folders"):
-        readers.list_tested(tmp_path / "nothing", classes)
+        folders.list_whole(tmp_path / "nothing", classes)
 
 
 def test_images_are_not_text_for_what_lies_beside_them(tmp_path):
@@ -269,15 +269,15 @@ def test_images_are_not_text_for_what_lies_beside_them(tmp_path):
     kind = next((root / "train").iterdir())
     (kind / f"{kind.name}_boxes.txt").write_text("0.JPEG 1 2 3 4")
     (root / "train.csv").write_text("file,label\n0.png,a\n")
-    assert not sets.is_textual(str(root))
+    assert sets.noun_of(str(root)) == "images"
     assert isinstance(sets.load(str(root), size=8).train, Files)
     deeper = tmp_path / "tiny" / "train" / "n0"
     (deeper / "images").mkdir(parents=True)
     (deeper / "n0_boxes.txt").write_text("0.JPEG 1 2 3 4")
     (deeper / "images" / "0.JPEG").write_bytes(b"")
-    assert not sets.is_textual(str(tmp_path / "tiny"))
+    assert sets.noun_of(str(tmp_path / "tiny")) == "images"
     (deeper / "images" / "0.JPEG").unlink()
-    assert sets.is_textual(str(tmp_path / "tiny"))
+    assert sets.noun_of(str(tmp_path / "tiny")) == "texts"
 
 
 def test_embedded_digits_are_mnists_first():

@@ -10,9 +10,10 @@ import torch
 from PIL import Image
 
 from outspan import Plan, apply, rng
-from outspan.data.readers import read_fitted
+from outspan.data.decode import read_fitted
+from outspan.data.image_files import Files
 from outspan.data.sets import Data, hold_out
-from outspan.data.splits import Files, InMemory
+from outspan.data.splits import InMemory
 
 CPU = torch.device("cpu")
 
@@ -124,11 +125,11 @@ ABANDONED = """
 import multiprocessing, signal, subprocess, sys
 from pathlib import Path
 import torch
-from outspan.data.splits import Files
+from outspan.data.image_files import Files
 
 if __name__ == "__main__":
     torch.multiprocessing.set_start_method(sys.argv[2])
-    multiprocessing.set_forkserver_preload(["torch", "outspan.data.splits"])  # once, and not in every worker
+    multiprocessing.set_forkserver_preload(["torch", "outspan.data.image_files"])  # once, and not in every worker
     paths = sorted(Path(sys.argv[1]).iterdir()) * 300
     files = Files(paths, torch.zeros(len(paths), dtype=torch.int64), 8, workers=2)
     batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))

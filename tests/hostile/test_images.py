@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from outspan.data.image import read_image
-from outspan.data.splits import Files
+from outspan.data.image_files import Files
 from outspan.files import write_whole
 
 
@@ -116,9 +116,10 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, monkeyp
     code = """
 import sys
 from pathlib import Path
-from outspan.data.readers import read_cropped, read_fitted, read_npz
+from outspan.data.decode import read_cropped, read_fitted
+from outspan.data.readers import read_npz
 from outspan.policies.files import fast_autoaugment
-from outspan.text.documents import read_documents, read_text
+from outspan.data.tables import read_documents, read_text
 folder = Path(sys.argv[1])
 readers = [lambda p: read_fitted(p, 2, 2), lambda p: read_cropped(p, 2, [0.5] * 4), read_npz, read_text, read_documents]
 for read in (*readers, lambda p: fast_autoaugment(str(p))):

@@ -10,7 +10,7 @@ import torch
 
 from outspan.text import backtranslate as module
 from outspan.text.backtranslate import Apertium, backtranslate, open_engine, read_cache
-from outspan.text.documents import sentences
+from outspan.text.sentences import sentences
 from reviews import make_reviews
 
 installed = pytest.mark.skipif(
@@ -247,6 +247,6 @@ def test_the_command_writes_a_cache(engine, tmp_path, monkeypatch, capsys):
         assert exited.value.code == code
     out, err = capsys.readouterr()
     assert "sentences in" in out
-    assert "digits: not a corpus of text" in err
+    assert "back-translation needs texts, got images: data 'digits'" in err
     assert not (tmp_path / "d.jsonl").exists()
     assert all(back == text.upper() for text, back in read_cache(tmp_path / "c.jsonl").items())

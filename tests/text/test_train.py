@@ -15,11 +15,11 @@ import torch
 from outspan.cli import main
 from outspan.comparison.grid import grid_search, read_grid
 from outspan.config import DEFAULTS, Recipe, make_recipe, read_recipe, with_values, write_recipe
-from outspan.data import sets
-from outspan.data.sets import as_read, load, noun_of
+from outspan.data.sets import load, noun_of
+from outspan.data.tables import read_text
 from outspan.measurement.measure import measure
 from outspan.measurement.recipes import measurable
-from outspan.text.documents import read_text
+from outspan.text import documents
 from outspan.text.models import load_classifier
 from outspan.text.tokens import encode
 from outspan.training import Stopped, checkpoint, compositions
@@ -252,15 +252,15 @@ def test_one_command_for_a_csv(tiny_model, tmp_path, monkeypatch, capsys):
 def test_the_same_tokens_serve_every_seed(corpus, tiny_model):
     data, again = load(str(corpus)), load(str(corpus))
     recipe = small(corpus, tiny_model)
-    assert as_read(data.test, recipe) is as_read(again.test, replace(recipe, seed=3))
-    assert as_read(data.test, recipe) is not as_read(data.test, replace(recipe, length=20))
+    assert data.test.prepared(recipe) is again.test.prepared(replace(recipe, seed=3))
+    assert data.test.prepared(recipe) is not data.test.prepared(replace(recipe, length=20))
     relabelled = replace(data.test, labels=1 - data.test.labels)
-    assert as_read(relabelled, recipe).labels.tolist() == relabelled.labels.tolist()
+    assert relabelled.prepared(recipe).labels.tolist() == relabelled.labels.tolist()
 
 
 def test_a_comparison_and_a_grid_cut_their_documents_once(corpus, tiny_model, tmp_path, monkeypatch):
     cut = []
-    monkeypatch.setattr(sets, "encode", lambda first, *rest, **more: cut.append(first) or encode(first, *rest, **more))
+    monkeypatch.setattr(documents, "encode", lambda first, *rest, **more: cut.append(first) or encode(first, *rest, **more))
     lines = [f"data={corpus}", f"model={tiny_model}", "length=46", "epochs=1"]
     changes = [x for one in lines for x in ("--set", one)]
     (tmp_path / "grid.toml").write_text("lr = [0.1, 0.2, 0.3]\nbatch = 8\npolicy = 'none'\nvalidation = 6\n")

@@ -33,13 +33,12 @@ def backtranslate_command(
 
     Example: outspan text backtranslate imdb -o cache.jsonl --engine apertium --pair eng-spa
     """
-    from outspan.data.sets import is_textual, load
+    from outspan.data.sets import check_noun, load
     from outspan.text.backtranslate import backtranslate
-    from outspan.text.documents import sentences
+    from outspan.text.sentences import sentences
     from outspan.training import Progress, Stopped
 
-    if not is_textual(corpus):
-        raise ValueError(f"{corpus}: not a corpus of text (imdb, a .csv, .tsv or .jsonl file, or a folder of text)")
+    check_noun(corpus, "texts", "back-translation")
     texts = load(corpus, columns=(text_column, label_column)).train.texts
     with training_progress() as on_step:
 

@@ -116,8 +116,8 @@ def predict_command(
 
 def _listed(paths: list[Path], *, textual: bool) -> list[Path]:
     """Return the files, and those of folders in order of their names."""
-    from outspan.data.readers import SUFFIXES, files_below
-    from outspan.text.documents import is_table
+    from outspan.data.folders import SUFFIXES, files_below
+    from outspan.data.tables import is_table
 
     suffixes = {".txt"} if textual else SUFFIXES
     found = []
@@ -136,10 +136,11 @@ def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
     """Return the files that can be read, and what is in them as a split; the others are named in red."""
     import torch
 
-    from outspan.data.readers import read_fitted
+    from outspan.data.decode import read_fitted
     from outspan.data.sets import as_read
     from outspan.data.splits import InMemory
-    from outspan.text.documents import Documents, read_text
+    from outspan.data.tables import read_text
+    from outspan.text.documents import Documents
     from outspan.transforms.color import grey
 
     read, items = [], []

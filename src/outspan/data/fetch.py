@@ -1,4 +1,4 @@
-"""Bring a published data set here: over https, resumed where it broke off, checked, and whole or not there."""
+"""Download a published data set: over https, resumable, verified, and complete or absent."""
 
 import hashlib
 import os
@@ -7,92 +7,33 @@ import tarfile
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 
+from outspan.data.dataset import Source
+from outspan.data.sets import SETS
 from outspan.files import sync_folder
 from outspan.messages import unknown
 
 _CHUNK = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One file of a data set: where it is published and what it must be."""
-
-    url: str
-    sha256: str
-
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return self.url.rpartition("/")[2]
-
-
-_MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist"  # the authors' page names no other that still answers
-_CIFAR = "https://www.cs.toronto.edu/~kriz"
-_SVHN = "https://ufldl.stanford.edu/housenumbers"
-_IMDB = "https://ai.stanford.edu/~amaas/data/sentiment"
-# The folder that a set lives in, and the files that fill it; an archive is unpacked there.
-SOURCES: Mapping[str, tuple[str, tuple[Source, ...]]] = MappingProxyType(
-    {
-        "mnist": (
-            "mnist",
-            (
-                Source(
-                    f"{_MNIST}/train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
-                ),
-                Source(
-                    f"{_MNIST}/train-labels-idx1-ubyte.gz", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
-                ),
-                Source(
-                    f"{_MNIST}/t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
-                ),
-                Source(
-                    f"{_MNIST}/t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
-                ),
-            ),
-        ),
-        "cifar10": (
-            "cifar-10-batches-bin",
-            (Source(f"{_CIFAR}/cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),),
-        ),
-        "cifar100": (
-            "cifar-100-binary",
-            (Source(f"{_CIFAR}/cifar-100-binary.tar.gz", "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),),
-        ),
-        "svhn": (
-            "svhn",
-            (
-                Source(f"{_SVHN}/train_32x32.mat", "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
-                Source(f"{_SVHN}/test_32x32.mat", "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
-            ),
-        ),
-        "imdb": (
-            "aclImdb",
-            (Source(f"{_IMDB}/aclImdb_v1.tar.gz", "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"),),
-        ),
-    }
-)
-
-
 def fetch(name: str, root: Path, *, on_bytes: Callable[[str, int, int], None] = lambda *_: None) -> Path:
-    """Download a data set into its folder under `root` and return that; a set that is there is left alone.
+    """Download a data set into its folder under `root` and return the folder. A folder that is not empty is left alone.
 
-    `on_bytes` is told a file's name, how many of its bytes are here and how many there are (0: the server does not say).
-    What breaks off stays beside the folder, and the next call goes on from there.
+    `on_bytes` is called with a file's name, the number of bytes downloaded and their total (0 if the server does not tell). An
+    interrupted download stays beside the folder, and the next call resumes it.
     """
-    if name not in SOURCES:
-        raise unknown("data set to fetch", name, SOURCES)
-    folder, sources = SOURCES[name]
-    target, partial = root / folder, root / f"{folder}.partial"
-    archives = [source.name for source in sources if source.name.endswith(".tar.gz")]
+    published = [known for known, entry in SETS.items() if entry.sources]
+    if name not in published:
+        raise unknown("data set to fetch", name, published)
+    entry = SETS[name]
+    target, partial = root / entry.folder, root / f"{entry.folder}.partial"
+    archives = [source.name for source in entry.sources if source.name.endswith(".tar.gz")]
     if not (target.exists() and any(target.iterdir())):
         partial.mkdir(parents=True, exist_ok=True)
-        for source in sources:
+        for source in entry.sources:
             _download(source, partial / source.name, on_bytes)
         for archive in archives:
             _unpack(partial / archive)
@@ -101,13 +42,13 @@ def fetch(name: str, root: Path, *, on_bytes: Callable[[str, int, int], None] = 
         os.replace(partial, target)
         sync_folder(root)
     for archive in archives:  # kept until now: a kill before the rename must not cost another download
-        if (target / archive).exists():  # a read-only mount refuses to remove even what is not there
+        if (target / archive).exists():  # a read-only mount refuses to remove even a missing file
             (target / archive).unlink(missing_ok=True)
     return target
 
 
 def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], None]) -> None:
-    """Bring one file; it has its name only once it is whole and what it should be."""
+    """Download one file. It gets its name only when it is complete and verified."""
     if path.exists():
         return
     partial = path.with_name(path.name + ".partial")
@@ -115,12 +56,12 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
     total = 0
     request = urllib.request.Request(source.url, headers={"Range": f"bytes={here}-"} if here else {})  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310, the addresses are ours
-            resumes = answer.status == 206
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310, the addresses are those of SETS
+            resumes = response.status == 206
             here = here if resumes else 0
-            total = here + int(answer.headers.get("Content-Length", -here))
+            total = here + int(response.headers.get("Content-Length", -here))
             with open(partial, "ab" if resumes else "wb") as file:
-                while chunk := answer.read(_CHUNK):
+                while chunk := response.read(_CHUNK):
                     file.write(chunk)
                     here += len(chunk)
                     on_bytes(source.name, here, total)
@@ -129,7 +70,7 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
         if here < total:
             raise HTTPException("the connection was closed")
     except urllib.error.HTTPError as error:
-        if error.code != 416:  # there is nothing beyond what is here: the digest says whether it is the file
+        if error.code != 416:  # 416: all bytes are here already, and the digest is checked below
             raise ValueError(f"{source.url}: the server answered {error.code} {error.reason}") from None
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
@@ -138,10 +79,10 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
         ) from None
     except OSError as error:  # a full disk
         raise ValueError(f"{partial}: cannot be written ({error.strerror or error}); run the command again to resume") from None
-    found = _sha256(partial)
-    if found != source.sha256:
+    digest = _sha256(partial)
+    if digest != source.sha256:
         partial.unlink()
-        raise ValueError(f"{source.url}: its SHA-256 is {found}, expected {source.sha256}; it was removed")
+        raise ValueError(f"{source.url}: its SHA-256 is {digest}, expected {source.sha256}; it was removed")
     os.replace(partial, path)
 
 
@@ -154,7 +95,7 @@ def _sha256(path: Path) -> str:
 
 
 def _unpack(path: Path) -> None:
-    """Put the files of an archive's one folder beside it; links and what points elsewhere are left out."""
+    """Extract the files of the archive's top folder beside it, without links and paths that lead elsewhere."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:
@@ -166,6 +107,6 @@ def _unpack(path: Path) -> None:
                     with open(target, "wb") as file:
                         shutil.copyfileobj(content, file)
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole archive ({error})") from None
+        raise ValueError(f"{path}: not a complete archive ({error})") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be unpacked ({error.strerror or error}); run the command again to resume") from None

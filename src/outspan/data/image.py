@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from outspan.data.readers import opened
+from outspan.data.decode import opened
 from outspan.files import write_whole
 from outspan.shapes import Images
 

@@ -1,245 +1,218 @@
-"""Which data sets there are, where their files are looked for, and what a set is once read."""
+"""The named data sets, `SETS`, and how a data set is loaded by its name or path."""
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib.resources import files
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from outspan import rng
 from outspan.config import Recipe
-from outspan.data import readers
-from outspan.data.splits import Files, InMemory, Split
+from outspan.data import folders, published, tables
+from outspan.data.dataset import AnySamples, Data, DataSet, ReadOptions, Source
+from outspan.data.image_files import Files
 from outspan.messages import shown, unknown
-from outspan.text.backtranslate import read_cache
-from outspan.text.documents import Documents, is_text, read_documents
-from outspan.text.models import load_tokenizer
-from outspan.text.tokens import Encoded, encode
 
-AnySplit: TypeAlias = Any  # a Split, or Documents, which become one when a tokenizer cuts them
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """A data set: two splits of one image size, or of text, and its class names."""
-
-    name: str
-    train: AnySplit
-    test: AnySplit
-    classes: tuple[str, ...]
-    validation: AnySplit | None = None  # where the data itself holds one out
-
-    def __post_init__(self) -> None:
-        if wrong := [name for name in self.classes if not isinstance(name, str)]:
-            raise ValueError(f"{self.name}: class names must be strings, got {shown(wrong[0])}: use tuple(map(str, classes))")
-        for kind, split in (("train", self.train), ("test", self.test)):
-            if not len(split):
-                raise ValueError(f"{self.name}: the {kind} split is empty")
-            low, high = int(split.labels.min()), int(split.labels.max())
-            if low < 0 or high >= len(self.classes):
-                raise ValueError(f"{self.name}: {kind} labels must lie in [0, {len(self.classes) - 1}], got {low} to {high}")
-        if self.train.shape and self.test.shape and self.train.shape != self.test.shape:
-            sizes = f"{list(self.train.shape)} and {list(self.test.shape)}"
-            raise ValueError(f"{self.name}: train and test images differ in size, {sizes}")
-        if len(self.classes) == 1:
-            raise ValueError(f"{self.name}: needs two classes or more, got {self.classes[0]!r} alone")
-
-
-IMAGENET = "imagenet"  # a folder of this name, here or among the data sets; its authors hand it to who registers
-# The files that the readers ask for, under the folder of all data sets.
-_FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+IMAGENET = "imagenet"
+_MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist"  # a mirror: the authors' page no longer answers
+_CIFAR = "https://www.cs.toronto.edu/~kriz"
+_SVHN = "https://ufldl.stanford.edu/housenumbers"
+_IMDB = "https://ai.stanford.edu/~amaas/data/sentiment"
+_MNIST_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+_MNIST_DIGESTS = (
+    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+)
+_CIFAR_10_NAMES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+SETS: Mapping[str, DataSet] = MappingProxyType(
     {
-        "mnist": tuple(f"mnist/{kind}-{what}-ubyte" for kind in ("train", "t10k") for what in ("images-idx3", "labels-idx1")),
-        "cifar10": tuple(
-            f"cifar-10-batches-bin/{name}.bin" for name in (*map("data_batch_{}".format, range(1, 6)), "test_batch")
+        "digits": DataSet(published.read_digits),
+        "mnist": DataSet(
+            published.read_mnist,
+            files=tuple((f"mnist/{name}", f"mnist/{name}.gz") for name in _MNIST_FILES),
+            folder="mnist",
+            sources=tuple(Source(f"{_MNIST}/{name}.gz", sha) for name, sha in zip(_MNIST_FILES, _MNIST_DIGESTS, strict=True)),
         ),
-        "cifar100": ("cifar-100-binary/train.bin", "cifar-100-binary/test.bin"),
-        "svhn": ("svhn/train_32x32.mat", "svhn/test_32x32.mat"),
+        "cifar10": DataSet(
+            published.read_cifar10,
+            files=tuple((f"cifar-10-batches-bin/{name}.bin",) for name in _CIFAR_10_NAMES),
+            folder="cifar-10-batches-bin",
+            sources=(
+                Source(f"{_CIFAR}/cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
+            ),
+        ),
+        "cifar100": DataSet(
+            published.read_cifar100,
+            files=(("cifar-100-binary/train.bin",), ("cifar-100-binary/test.bin",)),
+            folder="cifar-100-binary",
+            sources=(
+                Source(f"{_CIFAR}/cifar-100-binary.tar.gz", "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
+            ),
+        ),
+        "svhn": DataSet(
+            published.read_street_numbers,
+            files=(("svhn/train_32x32.mat",), ("svhn/test_32x32.mat",)),
+            folder="svhn",
+            sources=(
+                Source(f"{_SVHN}/train_32x32.mat", "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
+                Source(f"{_SVHN}/test_32x32.mat", "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
+            ),
+        ),
+        IMAGENET: DataSet(
+            published.read_imagenet,
+            files=(("imagenet/train",), tuple(f"imagenet/{name}" for name in ("val", "test", "valid", "validation"))),
+            origin="ILSVRC 2012, image-net.org, requires registration",
+            is_local=True,
+        ),
+        "imdb": DataSet(
+            published.read_imdb,
+            noun="texts",
+            files=(("aclImdb", "imdb"),),
+            folder="aclImdb",
+            sources=(Source(f"{_IMDB}/aclImdb_v1.tar.gz", "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"),),
+        ),
     }
 )
-_MOST_CLASSES = 100_000
 
 
 def root() -> Path:
-    """Return the folder that data sets are looked for in: $OUTSPAN_DATA, or ~/.cache/outspan."""
+    """Return the folder that holds all data sets: $OUTSPAN_DATA, or ~/.cache/outspan."""
     return Path(os.environ.get("OUTSPAN_DATA") or Path.home() / ".cache" / "outspan")
 
 
 def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
-    """Return the data of a recipe: all of it, or its fraction, evenly spaced and at least two batches."""
+    """Return the data of a recipe: all of it, or a fraction, evenly spaced and at least two batches."""
     columns = recipe.text_column, recipe.label_column
     data = load(recipe.data, size=recipe.size, skip_bad=skip_bad, columns=columns)
-    if recipe.crop == "resized" and not isinstance(data.train, Files):
+    if recipe.crop == "resized" and not data.train.is_croppable:
         raise ValueError(f"crop 'resized' is for an image folder, whose images differ in size, got data {shown(recipe.data)}")
     if recipe.fraction == 1:
         return data
 
-    def some(split: AnySplit) -> AnySplit:
+    def reduce(split: AnySamples) -> AnySamples:
         return split.take(_spaced(len(split), recipe.fraction, 2 * recipe.batch))
 
-    held = None if data.validation is None else some(data.validation)
-    return replace(data, train=some(data.train), test=some(data.test), validation=held)
+    validation = None if data.validation is None else reduce(data.validation)
+    return replace(data, train=reduce(data.train), test=reduce(data.test), validation=validation)
 
 
 def _spaced(count: int, fraction: float, least: int) -> Tensor:
-    wanted = min(count, max(least, round(count * fraction)))
-    return torch.linspace(0, count - 1, wanted, dtype=torch.float64).round().long()
+    size = min(count, max(least, round(count * fraction)))
+    return torch.linspace(0, count - 1, size, dtype=torch.float64).round().long()
 
 
 def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tuple[str, str] = ("text", "label")) -> Data:
-    """Return a data set by name, or from a path: an `.npz` file, or a folder with train/class/ and val/class/, or class/ alone.
+    """Return a data set by name, or from a path: an `.npz` file, or a folder with train/class/ and val/class/, or class/ only.
 
-    `size` is for folders, whose images differ: they are resized by the short side and cut from the centre. `skip_bad` files of
-    theirs may be no images. Text is a table (CSV, TSV, JSONL) with these columns, a folder with a train and a test table, or
-    folders of classes with .txt files.
+    `size` is for folders, whose images differ: they are resized by the short side and cropped in the center. Up to `skip_bad`
+    of their files may be unreadable. Text is a table (CSV, TSV, JSONL) with these columns, a folder with a train and a test
+    table, or folders of classes with .txt files.
     """
-    if name in _FILES and (absent := missing_files(name)):
-        raise ValueError(f"{absent[0]}: no such file; `outspan data fetch {name}` brings it")
+    options = ReadOptions(size or 224, skip_bad, *columns)
     if name in SETS:
-        return SETS[name](root())
-    path = _imagenet() if name == IMAGENET else Path(name)
+        if absent := missing_files(name):
+            raise ValueError(f"{absent[0]}: no such file or folder; {_how_to_get(name)}")
+        return SETS[name].read(_root_of(name), options)
+    path = Path(name)
     if _holds_text(path):
-        return Data(name, *read_documents(path, text=columns[0], label=columns[1]))
+        return Data(name, *tables.read_documents(path, text=options.text_column, label=options.label_column))
     if path.suffix == ".npz":
-        return _from_arrays(name, *readers.read_npz(path))
+        return published.read_arrays(name, path)
     if path.is_dir():
-        train, test, held, classes = readers.list_folder(path)
-        first = Files(*train, size or 224, skip_bad=skip_bad)
-        others = [Files(*some, size or 224, skip_bad=skip_bad, bad=first.bad) for some in (test, held) if some is not None]
-        return Data(name, first, others[0], classes, *others[1:])
-    if name == IMAGENET:
-        raise ValueError(f"{path}: no such folder; it has train/CLASS and val/CLASS, ILSVRC 2012 from image-net.org")
+        return published.read_folder(name, path, options)
     if path.is_file():
-        raise ValueError(f"{name}: a file; data is a folder, an .npz file, or for text a .csv, .tsv or .jsonl file")
+        raise ValueError(f"{name}: a file; data must be a folder, an .npz file, or for text a .csv, .tsv or .jsonl file")
     if os.sep in name:
         raise ValueError(f"{name}: no such file or folder")
     raise unknown("data set", name, SETS, "a folder", "an .npz file", "a .csv, .tsv or .jsonl file")
 
 
-def _imagenet() -> Path:
-    return Path(IMAGENET) if Path(IMAGENET).exists() else root() / IMAGENET
+def _root_of(name: str) -> Path:
+    """Return the folder that holds a named data set."""
+    return Path() if SETS[name].is_local and Path(name).exists() else root()
 
 
 def missing_files(name: str) -> list[Path]:
-    """Return which files of a published set, or folders of ImageNet and IMDb, are not here."""
-    if name == IMAGENET:
-        folder = _imagenet()
-        return [folder / kinds[0] for kinds in (("train",), ("val", "test")) if not any((folder / k).is_dir() for k in kinds)]
-    if name == "imdb":
-        return [] if _imdb_folder(root()).is_dir() else [_imdb_folder(root())]
-    kinds = ("", ".gz") if name == "mnist" else ("",)
-    return [root() / file for file in _FILES[name] if not any((root() / f"{file}{kind}").is_file() for kind in kinds)]
+    """Return which files or folders of a named data set are missing."""
+    folder = _root_of(name)
+    return [folder / names[0] for names in SETS[name].files if not any((folder / other).exists() for other in names)]
 
 
-def is_textual(name: str) -> bool:
-    """Return whether a data set's name or path is one of text."""
-    return name == "imdb" or (name not in SETS and bool(name) and _holds_text(Path(name)))
+def _how_to_get(name: str) -> str:
+    entry = SETS[name]
+    return f"run `outspan data fetch {name}` to download it" if entry.sources else f"get it: {entry.origin}"
+
+
+def locate(name: str) -> str:
+    """Return the absolute path of data that is a file or folder, so that it is found from anywhere; else its name."""
+    if name in SETS and not (SETS[name].is_local and Path(name).exists()):
+        return name
+    return str(Path(name).resolve()) if name and Path(name).exists() else name
 
 
 def noun_of(name: str) -> str:
     """Return what the samples of a data set are called, by its name or path: "images" or "texts"."""
-    return "texts" if is_textual(name) else "images"
+    if name in SETS:
+        return SETS[name].noun
+    return "texts" if name and _holds_text(Path(name)) else "images"
+
+
+def check_noun(name: str, noun: str, purpose: str) -> None:
+    """Refuse data of the other noun: `purpose` says what needs it."""
+    if noun_of(name) != noun:
+        raise ValueError(f"{purpose} needs {noun}, got {noun_of(name)}: data {shown(name)}")
 
 
 def _holds_text(path: Path) -> bool:
-    """Return whether a path is one of text; class folders of images are not, whatever tables and notes lie beside them."""
-    return not readers.has_images(path) and is_text(path)
+    """Return whether a path holds text. Class folders of images do not, whatever other files they have."""
+    return not folders.has_images(path) and tables.is_text(path)
 
 
-def as_read(split: AnySplit, recipe: Recipe, *, train: bool = False) -> Split:
-    """Return documents as the tokens of the recipe's model, with all that `train` needs; anything else as it is."""
-    if not isinstance(split, Documents):
-        return split
-    return _encoded(split, recipe.model, recipe.length, recipe.truncate, recipe.cache if train else "", train)
+def is_undivided(name: str) -> bool:
+    """Return whether data has no test split of its own: a table, or a folder of class folders."""
+    path = Path(name)
+    return name not in SETS and ((path.is_file() and tables.is_table(path)) or folders.is_undivided(path))
 
 
-@lru_cache(maxsize=8)  # seeds, policies and points of one process share their tokens, though each reads its documents anew
-def _encoded(documents: Documents, model: str, length: int, truncate: str, cache: str, train: bool) -> Encoded:
-    backs = read_cache(Path(cache)) if cache else None
-    return encode(documents, load_tokenizer(model), length=length, truncate=truncate, cache=backs, train=train)
+def has_test_only(name: str) -> bool:
+    """Return whether data is a folder of images without a train split."""
+    path = Path(name)
+    return name not in SETS and path.is_dir() and not (path / "train").is_dir() and not _holds_text(path)
 
 
-def _from_arrays(name: str, *arrays: Tensor) -> Data:
-    for kind, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
-        if len(images) != len(labels):
-            raise ValueError(f"{name}: the {len(images)} {kind} images have {len(labels)} labels")
-    train, test = InMemory(arrays[0], arrays[1]), InMemory(arrays[2], arrays[3])
-    count = int(train.labels.max()) + 1 if len(train) else 0
-    if count > _MOST_CLASSES:
-        raise ValueError(f"{name}: labels must lie below {_MOST_CLASSES:,}, got {count - 1}")
-    return Data(name, train, test, tuple(map(str, range(count))))
+def load_whole(name: str, classes: tuple[str, ...], recipe: Recipe, *, skip_bad: int = 0) -> Data:
+    """Return all of a table or folder without a train split as the test data of a run with these classes."""
+    path = Path(name)
+    if tables.is_table(path):
+        test = tables.read_table(path, classes, text=recipe.text_column, label=recipe.label_column)
+    else:
+        test = Files(*folders.list_whole(path, classes), recipe.size, skip_bad=skip_bad)
+    return Data(name, test, test, classes)
 
 
-def _digits(_: Path) -> Data:
-    """Return 5,000 and 1,000 digits of MNIST (LeCun, Cortes, Burges; CC BY-SA 3.0), embedded."""
-    return _from_arrays("digits", *readers.read_npz(Path(str(files("outspan.data").joinpath("digits.npz")))))
-
-
-def _mnist(folder: Path) -> Data:
-    def split(first: int, count: int) -> InMemory:
-        images, labels = (folder / file for file in _FILES["mnist"][first : first + 2])
-        return InMemory(readers.read_idx(images, (count, 28, 28)).unsqueeze(1), readers.read_idx(labels, (count,)).long())
-
-    return Data("mnist", split(0, 60_000), split(2, 10_000), tuple(map(str, range(10))))
-
-
-_CIFAR_10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-
-
-def _cifar10(folder: Path) -> Data:
-    *batches, last = (folder / file for file in _FILES["cifar10"])
-    train = readers.read_cifar(batches, label_bytes=1, records=10_000)
-    test = readers.read_cifar([last], label_bytes=1, records=10_000)
-    return Data("cifar10", InMemory(*train), InMemory(*test), _CIFAR_10)
-
-
-def _cifar100(folder: Path) -> Data:
-    first, last = (folder / file for file in _FILES["cifar100"])
-    train = readers.read_cifar([first], label_bytes=2, records=50_000)
-    test = readers.read_cifar([last], label_bytes=2, records=10_000)
-    return Data("cifar100", InMemory(*train), InMemory(*test), tuple(map(str, range(100))))
-
-
-def _svhn(folder: Path) -> Data:
-    train, test = (readers.read_svhn(folder / file) for file in _FILES["svhn"])
-    return Data("svhn", InMemory(*train), InMemory(*test), tuple(map(str, range(10))))
-
-
-def _imdb_folder(folder: Path) -> Path:
-    return next((folder / name for name in ("aclImdb", "imdb") if (folder / name).is_dir()), folder / "aclImdb")
-
-
-def _imdb(folder: Path) -> Data:
-    """Return IMDb's 25,000 and 25,000 reviews: the official folder, aclImdb, or one with train and test as JSONL."""
-    home = _imdb_folder(folder)
-    if not home.is_dir():
-        raise ValueError(f"{home}: no such folder; `outspan data fetch imdb` brings it, or unpack aclImdb_v1.tar.gz there")
-    return Data("imdb", *read_documents(home))
-
-
-SETS: Mapping[str, Callable[[Path], Data]] = MappingProxyType(
-    {
-        "digits": _digits,
-        "mnist": _mnist,
-        "cifar10": _cifar10,
-        "cifar100": _cifar100,
-        "svhn": _svhn,
-        "imdb": _imdb,
-    }
-)
-
-
-def hold_out(split: AnySplit, count: int, seed: int) -> tuple[AnySplit, AnySplit | None]:
-    """Return what is trained on and, where `count` is not 0, so many images or texts held out at random."""
+def hold_out(split: AnySamples, count: int, seed: int) -> tuple[AnySamples, AnySamples | None]:
+    """Return the samples to train on and, if `count` is not 0, this number of random samples for validation."""
     if not count:
         return split, None
     if count >= len(split):
         raise ValueError(f"validation must be below the {len(split)} of train, got {count}")
     order = torch.from_numpy(rng.generator(seed, "validation").permutation(len(split)))
     return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
+
+
+AnySplit = AnySamples
+
+
+def is_textual(name: str) -> bool:
+    """Return whether data is text. Use `noun_of`."""
+    return noun_of(name) == "texts"
+
+
+def as_read(split: AnySamples, recipe: Recipe, *, train: bool = False) -> AnySamples:
+    """Return `split.prepared`. Use that."""
+    return split.prepared(recipe, train=train)

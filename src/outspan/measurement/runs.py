@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from outspan.config import Recipe, with_new_names
-from outspan.data.sets import Data, as_read, load_for
+from outspan.data.sets import Data, load_for
 from outspan.files import remove_partials, write_json, write_whole
 from outspan.measurement.margins import margins
 from outspan.training import OnStep
@@ -154,5 +154,5 @@ def _run_alone(
     running, data = folder.running(name, recipe.seed), data or load_for(recipe)
     named(f"{name}, seed {recipe.seed}", partial(train, recipe, out=running, data=data, device=device), on_step=on_step)
     trained = load_model(running)
-    logits = predict(trained.model.to(device), as_read(data.test, recipe), trained.last, device)
+    logits = predict(trained.model.to(device), data.test.prepared(recipe), trained.last, device)
     folder.write(running, {(name, recipe.seed): logits})

@@ -1,6 +1,5 @@
 """Studies: several seeds of a baseline and of other configurations, trained in one folder."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -11,8 +10,7 @@ import torch
 from torch import Tensor
 
 from outspan.config import Recipe
-from outspan.data.sets import AnySplit, Data, load_for
-from outspan.data.splits import Files, InMemory
+from outspan.data.sets import Data, load_for
 from outspan.devices import default_device
 from outspan.files import digest_of
 from outspan.measurement.predictions import Predictions
@@ -134,17 +132,5 @@ def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: 
     """Return everything that decides the predictions of a model, except its configuration and its seed."""
     kept = {key: value for key, value in asdict(recipe).items() if key not in ("seed", "transforms")}
     settings = kept | {"shared_batches": shared_batches, "device": device.type}
-    settings |= {"train": _fingerprint(data.train), "test": _fingerprint(data.test)}
+    settings |= {"train": data.train.fingerprint, "test": data.test.fingerprint}
     return settings | {f"{key}_digest": digest_of(getattr(recipe, key)) for key in ("cache", "weights") if getattr(recipe, key)}
-
-
-def _fingerprint(split: AnySplit) -> str:
-    digest = hashlib.blake2b(split.labels.numpy().tobytes(), digest_size=8)
-    if isinstance(split, InMemory):
-        digest.update(split.images.numpy().tobytes())
-    elif isinstance(split, Files):  # reading them all would take as long as an epoch
-        seen = ((str(path), path.stat()) for path in split.paths)
-        digest.update("\0".join(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in seen).encode())
-    else:
-        digest.update("\0".join(split.texts).encode())
-    return f"{len(split)} {split.noun}, {digest.hexdigest()}"

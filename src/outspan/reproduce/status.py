@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from outspan.config import read_recipe
-from outspan.data.fetch import SOURCES
-from outspan.data.sets import IMAGENET, missing_files, root
+from outspan.data.sets import SETS, missing_files, root
 from outspan.files import HOME
 from outspan.reproduce.paper import PAPER, ROWS, Item, find_item
 
@@ -86,12 +85,13 @@ def missing_data(name: str) -> str | None:
     missing = missing_files(name)
     if not missing:
         return None
-    if name == IMAGENET:
-        return f"{' and '.join(map(str, missing))} (ILSVRC 2012, image-net.org, requires registration)"
-    folder, sources = root() / SOURCES[name][0], SOURCES[name][1]
+    entry = SETS[name]
+    if not entry.sources:
+        return f"{' and '.join(map(str, missing))} ({entry.origin})"
+    folder = root() / entry.folder
     is_partial = folder.is_dir() and any(folder.iterdir())  # fetching does not overwrite files
     first, hint = (missing[0], f"remove {folder}, then ") if is_partial else (folder, "")
-    return f"{first} ({hint}outspan data fetch {name}, from {sources[0].url})"
+    return f"{first} ({hint}outspan data fetch {name}, from {entry.sources[0].url})"
 
 
 def result_files(item: Item) -> list[ResultFile]:

@@ -1,307 +1,86 @@
-"""Documents and their labels, read from the official IMDb, CSV, JSONL and folders of text; and how they fall into sentences."""
+"""Documents and their labels, and how a document is divided into sentences."""
 
-import csv
-import gzip
 import hashlib
-import io
-import json
-import math
-import re
-import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
-from outspan import rng
-from outspan.files import check_regular
-from outspan.messages import shown
+from outspan.config import Recipe
 from outspan.shapes import Int64
-
-TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
-_MOST_CLASSES = 1_000
-_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
-_END = re.compile(r"""(?<![.!?…])[.!?…]+["'”\u2019)\]]*\s+|(?<!\s)\s*\n\s*""")  # a run is tried once, from its start
-_WHOLE = re.compile(r"(?<=\d)\.0*$")  # what a whole number needs not
-_LISTED = re.compile(
-    r"""\[\s*(['"\d-].*)?\]|\{\s*(['"\d-].*)?\}""", re.DOTALL
-)  # a list or an object, as JSON and Python write it
-_ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|etc|e\.g|i\.e)|\b[A-Z])\.\s+$")
+from outspan.text.backtranslate import read_cache
+from outspan.text.models import load_tokenizer
+from outspan.text.tokens import Encoded, encode
 
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Texts and their labels, as they were read; equal where both are, so that they are cut into tokens once."""
+    """Texts and their labels, not yet tokenized. Two with the same texts and labels are equal, so that one is tokenized."""
 
     texts: Sequence[str] = field(repr=False)
     labels: Int64[Tensor, " N"]
     noun: ClassVar[str] = "texts"
+    is_croppable: ClassVar[bool] = False
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of documents."""
         return len(self.texts)
 
     @cached_property
     def digest(self) -> str:
-        """What tells them from others."""
-        found = hashlib.sha256(self.labels.numpy().tobytes())
+        """A digest of the texts and labels."""
+        digest = hashlib.sha256(self.labels.numpy().tobytes())
         for text in self.texts:
             data = text.encode(errors="surrogatepass")
-            found.update(len(data).to_bytes(8, "little") + data)
-        return found.hexdigest()
+            digest.update(len(data).to_bytes(8, "little") + data)
+        return digest.hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """What a study stores of its data: number, noun and a short digest."""
+        digest = hashlib.blake2b(self.labels.numpy().tobytes(), digest_size=8)
+        digest.update("\0".join(self.texts).encode())
+        return f"{len(self)} {self.noun}, {digest.hexdigest()}"
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other's texts and labels are the same."""
         return isinstance(other, Documents) and self.digest == other.digest
 
     def __hash__(self) -> int:
-        """Return a number that equal ones share."""
+        """Return a hash of the texts and labels."""
         return hash(self.digest)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Nothing yet: a text has no length before it is cut into tokens."""
+        """Empty: a text has no length before it is tokenized."""
         return ()
 
     def take(self, rows: Tensor) -> "Documents":
-        """Return some of the documents."""
-        texts = [self.texts[int(row)] for row in rows]
-        return Documents(texts, self.labels[rows])
+        """Return a subset of the documents."""
+        return Documents([self.texts[int(row)] for row in rows], self.labels[rows])
+
+    def prepared(self, recipe: Recipe, *, train: bool = False) -> Encoded:
+        """Return the documents tokenized for the recipe's model. With `train` also what text operations need."""
+        return _tokenized(self, recipe.model, recipe.length, recipe.truncate, recipe.cache if train else "", train)
+
+    def keys(self) -> Iterator[str]:
+        """Return the text of each document: equal texts are copies."""
+        return iter(self.texts)
+
+    def overlap(self, other: Any) -> int:
+        """Return how many of the documents are in another split."""
+        return sum(map(set(other.keys()).__contains__, self.keys()))
+
+    def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
+        """Return whether these are the mean and std of the data: text has none."""
+        return not mean and not std
 
 
-Read = tuple[Documents, Documents, tuple[str, ...]]  # train, test, and the classes
-Row = tuple[str, str, str]  # where it stands, its text, its label
-
-
-def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, in order; joined by spaces they are the text, but for white space.
-
-    >>> sentences("Mr. Bean is odd. I liked it!  (Really?) Yes")
-    ['Mr. Bean is odd.', 'I liked it!', '(Really?)', 'Yes']
-    """
-    found, start = [], 0
-    for match in _END.finditer(text):
-        if "\n" in match[0] or not _ABBREVIATED.search(text, max(start, match.start() - 8), match.end()):
-            found.append(text[start : match.end()].strip())
-            start = match.end()
-    found.append(text[start:].strip())
-    return [sentence for sentence in found if sentence]
-
-
-def is_text(path: Path) -> bool:
-    """Return whether a path holds text: a table, or a folder of tables or of class folders with .txt files."""
-    if path.is_dir():
-        return any(_table(path, kind) for kind in ("train", "test")) or next(path.glob("train/*/*.txt"), None) is not None
-    return is_table(path)
-
-
-def read_documents(path: Path, *, text: str = "text", label: str = "label") -> Read:
-    """Return train, test and the classes of a table, a folder with a train and a test table, or train/CLASS/*.txt folders.
-
-    A table alone is divided: about a fifth of its rows, by their texts, are for testing. `text` and `label` are its columns.
-    """
-    if path.is_dir() and not any(_table(path, kind) for kind in ("train", "test")):
-        names = [path / "train", next((path / name for name in ("test", "val") if (path / name).is_dir()), path / "test")]
-        train, test = (list(_folder_rows(name)) for name in names)
-    elif path.is_dir():
-        train, test = (list(_rows(_table(path, kind) or path / f"{kind}.csv", text, label)) for kind in ("train", "test"))
-    else:
-        rows = list(_rows(path, text, label))
-        held = rng.for_testing([text for _, text, _ in rows], [label for *_, label in rows])
-        train, test = ([row for i, row in enumerate(rows) if (i in held) == testing] for testing in (False, True))
-    if all(_is_number(label) for *_, label in (*train, *test)):
-        train, test = _as_numbers(train), _as_numbers(test)
-    classes = _classes(train, path)
-    return _documents(train, classes), _documents(test, classes), classes
-
-
-def is_table(path: Path) -> bool:
-    """Return whether a path is called as tables of texts are."""
-    return path.name.lower().endswith(TABLES)
-
-
-def read_table(path: Path, classes: tuple[str, ...], *, text: str = "text", label: str = "label") -> Documents:
-    """Return all texts of a table whose labels are among the classes, which need not all occur."""
-    rows = list(_rows(path, text, label))
-    if not rows:
-        raise ValueError(f"{path}: the table has no rows")
-    if all(_is_number(label) for *_, label in rows) and all(map(_is_number, classes)):
-        rows = _as_numbers(rows)
-    return _documents(rows, classes)
-
-
-def _documents(rows: Sequence[Row], classes: tuple[str, ...]) -> Documents:
-    number = {name: i for i, name in enumerate(classes)}
-    for where, text, label in rows:
-        if not text.strip():
-            raise ValueError(f"{where}: an empty document")
-        if label not in number:
-            raise ValueError(f"{where}: label {shown(label)} is not among the classes of train ({_listed(classes)})")
-    return Documents([text for _, text, _ in rows], torch.tensor([number[label] for *_, label in rows], dtype=torch.int64))
-
-
-def _classes(rows: Sequence[Row], path: Path) -> tuple[str, ...]:
-    """Return the classes, in order; a column of free text or of one value is none."""
-    for where, _, label in rows:
-        if not label.strip():
-            raise ValueError(f"{where}: an empty label")
-    if not rows:
-        raise ValueError(f"{path}: there are no rows to train on")
-    found = sorted({label for *_, label in rows}, key=_place)
-    if not 2 <= len(found) <= _MOST_CLASSES or len(found) > max(2, len(rows) // 2):
-        raise ValueError(f"{path}: the labels are {len(found)} different values in {len(rows)} rows, not classes; "
-                         f"label_column names another column")  # fmt: skip
-    return tuple(found)
-
-
-def _is_number(label: str) -> bool:
-    try:
-        float(label)
-    except ValueError:
-        return False
-    return True
-
-
-def _as_numbers(rows: Sequence[Row]) -> list[Row]:
-    """Return rows whose labels are numbers: 1.0, as tables are written that have had gaps, beside 1 is no other class."""
-    for where, _, label in rows:
-        if not math.isfinite(float(label)):
-            raise ValueError(f"{where}: the label must be a number, as the others are, got {shown(label)}")
-    return [(where, text, _WHOLE.sub("", label) if float(label) else "0") for where, text, label in rows]
-
-
-def _place(label: str) -> tuple[float, str]:
-    """Return where a label stands: numbers in their order, then names in theirs."""
-    try:
-        number = float(label)
-    except ValueError:
-        return math.inf, label
-    return (number if math.isfinite(number) else math.inf), label
-
-
-def _table(folder: Path, kind: str) -> Path | None:
-    return next((folder / f"{kind}{suffix}" for suffix in TABLES if (folder / f"{kind}{suffix}").is_file()), None)
-
-
-def _folder_rows(folder: Path) -> Iterator[Row]:
-    """Return the text files of class folders; IMDb's folder of unlabelled reviews is none."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder.parent}: needs the folders train and test, each with a folder a class; {folder} is missing")
-    kinds = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name != "unsup" and entry.name[0] != ".")
-    for kind in kinds:
-        files = sorted(kind.glob("*.txt"))
-        if not files:
-            raise ValueError(f"{kind}: an empty class folder, expected .txt files")
-        for file in files:
-            yield str(file), read_text(file), kind.name
-
-
-def read_text(path: Path) -> str:
-    """Return the text of one UTF-8 file."""
-    check_regular(path)
-    try:
-        text = clean(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 (byte {error.start}); convert it first") from None
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
-    if not text.strip():
-        raise ValueError(f"{path}: an empty document")
-    return text
-
-
-def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
-    """Return the rows of a table, each with the place that an error names."""
-    lines, first = _lines(path), None
-    found = _json_rows(path, lines) if path.name.lower().endswith((".jsonl", ".jsonl.gz")) else _csv_rows(path, lines)
-    for where, row in found:
-        for column in (text, label):
-            if column not in row:
-                option = "text_column" if column == text else "label_column"
-                known = _listed(list(row)) or "none"
-                raise ValueError(f"{where}: no column {shown(column)} (it has {known}); {option} names another")
-            if row[column] is None:
-                raise ValueError(f"{where}: nothing in the column {column!r}")
-        if not isinstance(row[text], str):
-            raise ValueError(f"{where}: the column {text!r} must be text, got {type(row[text]).__name__}")
-        _check_label(where, label, row[label])
-        first = row[label] if first is None else first
-        if isinstance(row[label], bool) != isinstance(first, bool):
-            both = f"got {shown(row[label])}, and {shown(first)} in the first row"
-            raise ValueError(f"{where}: the labels must be true and false in every row, or in none, {both}")
-        try:
-            f"{row[text]}{row[label]}".encode()
-        except UnicodeEncodeError:  # JSON can write what no text has
-            raise ValueError(f"{where}: half a character (a lone surrogate)") from None
-        whole = isinstance(row[label], float) and row[label].is_integer()  # 1.0 beside 1 is no other class
-        yield where, clean(row[text]), str(int(row[label]) if whole else row[label]).strip()
-
-
-def _listed(names: Sequence[Any]) -> str:
-    """Return the first few names as an error message shows them."""
-    plain = [name if isinstance(name, str) and name.isprintable() and len(name) < 30 else shown(name) for name in names[:10]]
-    text = ", ".join(plain)
-    return (text if len(text) <= 200 else f"{text[:197]}...") + (", …" if len(names) > 10 else "")
-
-
-def _check_label(where: str, column: str, label: Any) -> None:
-    """Refuse a label that is not one value: a list or an object, also one that is written as text, and NaN."""
-    listed = _LISTED.fullmatch(label.strip()) is not None if isinstance(label, str) else isinstance(label, list | dict)
-    if listed:
-        raise ValueError(f"{where}: the column {column!r} must hold one label, text or a number, got the list {shown(label)}")
-    if isinstance(label, float) and not math.isfinite(label):
-        raise ValueError(f"{where}: the column {column!r} must be text or a finite number, got {label}")
-
-
-def clean(text: str) -> str:
-    """Return a text with HTML's line breaks as line breaks, and without what no document has: null bytes."""
-    return _BREAK.sub("\n", text).replace("\0", " ")
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Return the lines of a UTF-8 file, plain or .gz; what is not UTF-8 is an error that names its line."""
-    check_regular(path)
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        raise ValueError(f"{path}: no such file") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: cannot be read ({error})") from None
-    try:
-        return io.StringIO(data.decode("utf-8-sig"), newline="")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8 (byte {data[error.start]:#04x}); convert it first") from None
-
-
-def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if not line.strip():
-                continue
-            raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}, line {number}: expected an object with a text and a label, got {type(row).__name__}")
-        yield f"{path}, line {number}", row
-
-
-def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
-    try:
-        columns = reader.fieldnames or []
-        if len(columns) == 1 and ";" in columns[0]:
-            raise ValueError(f"{path}, line 1: its fields stand between ';', expected ','")
-        for row in reader:
-            if row.get(None) is not None:
-                raise ValueError(f"{path}, line {reader.reader.line_num}: more fields than the header has; quote the text")
-            yield f"{path}, line {reader.line_num}", row
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.reader.line_num}: not CSV ({error})") from None
+@lru_cache(maxsize=8)  # the seeds, policies and grid points of one process use the same tokens
+def _tokenized(documents: Documents, model: str, length: int, truncate: str, cache: str, train: bool) -> Encoded:
+    translations = read_cache(Path(cache)) if cache else None
+    options = {"length": length, "truncate": truncate, "cache": translations, "train": train}
+    return encode(documents, load_tokenizer(model), **options)

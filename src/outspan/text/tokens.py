@@ -1,4 +1,4 @@
-"""Documents as tokens: what a model reads, where its sentences are, and what may be put in their place."""
+"""Tokenized documents: the tokens that a model reads, where their sentences are, and what may replace them."""
 
 import hashlib
 import re
@@ -6,41 +6,54 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from outspan.config import Recipe
 from outspan.shapes import Int64
-from outspan.text.documents import Documents, sentences
 from outspan.text.ops import Replacements
+from outspan.text.sentences import sentences
 
 TRUNCATIONS = ("head", "tail", "head+tail")
 _UNUSED = re.compile(r"\[unused\d+\]|<unused\d+>|<0x[0-9A-F]{2}>")
-_WINDOW = 50  # batches within which documents are sorted by length
-_CHUNK = 20_000  # texts that are cut into tokens at once
+_WINDOW = 50  # number of batches within which documents are sorted by length
+_CHUNK = 20_000  # number of texts that are tokenized at once
+
+
+@runtime_checkable
+class LabelledTexts(Protocol):
+    """Texts and their labels, such as `Documents`."""
+
+    @property
+    def texts(self) -> Sequence[str]: ...
+
+    @property
+    def labels(self) -> Int64[Tensor, " N"]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
-    """A fast tokenizer, and what surrounds the tokens of a text: special tokens before and after it, and padding."""
+    """A fast tokenizer, the special tokens before and after a text, and the padding token."""
 
     backend: Any = field(repr=False)
     before: tuple[int, ...]
     after: tuple[int, ...]
     padding: int
-    vocabulary: np.ndarray = field(repr=False)  # int32: every token but special and unused ones
-    wordlike: np.ndarray = field(repr=False)  # bool by token: has a letter or a digit
+    vocabulary: np.ndarray = field(repr=False)  # int32: all tokens except special and unused ones
+    wordlike: np.ndarray = field(repr=False)  # bool [size]: whether a token has a letter or a digit
 
     def __call__(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all tokens, where each text begins among them (and the last ends), and which tokens are whole words."""
+        """Return all tokens, where each text starts among them (and the end), and which tokens are whole words."""
         parts, counts, words = [], [], []
         for i in range(0, len(texts), _CHUNK):
-            found = self.backend.encode_batch(list(texts[i : i + _CHUNK]), add_special_tokens=False)
-            counts += [len(one.ids) for one in found]
-            parts.append(np.fromiter((token for one in found for token in one.ids), np.int32))
-            words.append(np.fromiter((-1 if word is None else word for one in found for word in one.word_ids), np.int64))
+            encodings = self.backend.encode_batch(list(texts[i : i + _CHUNK]), add_special_tokens=False)
+            counts += [len(encoding.ids) for encoding in encodings]
+            parts.append(np.fromiter((token for encoding in encodings for token in encoding.ids), np.int32))
+            numbers = (-1 if word is None else word for encoding in encodings for word in encoding.word_ids)
+            words.append(np.fromiter(numbers, np.int64))
         tokens = np.concatenate([np.empty(0, np.int32), *parts])
         starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
         word = np.concatenate([np.empty(0, np.int64), *words]) + np.repeat(np.arange(len(texts)), np.diff(starts)) * 2**32
@@ -50,7 +63,7 @@ class Tokenizer:
 
 
 def wrap_tokenizer(backend: Any, padding: int) -> Tokenizer:
-    """Return a backend of the tokenizers library with what is around a text; it neither cuts nor pads."""
+    """Return a backend of the tokenizers library with its special tokens. It neither truncates nor pads."""
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True  # "[SEP]" in a document is text
@@ -58,50 +71,51 @@ def wrap_tokenizer(backend: Any, padding: int) -> Tokenizer:
     special = np.array(whole.special_tokens_mask, dtype=bool)
     inside = np.flatnonzero(~special)
     ids = whole.ids
-    first, last = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (len(ids), len(ids))
+    start, end = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (len(ids), len(ids))
     size = backend.get_vocab_size(with_added_tokens=True)
     names = [backend.id_to_token(i) or "" for i in range(size)]
     kept = np.array([bool(name) and _UNUSED.fullmatch(name) is None for name in names])
     kept[[number for number, token in backend.get_added_tokens_decoder().items() if token.special and number < size]] = False
-    kept[[i for i in (*ids[:first], *ids[last:], padding) if i < size]] = False
+    kept[[i for i in (*ids[:start], *ids[end:], padding) if i < size]] = False
     if not kept.any():
         raise ValueError("its tokenizer has no words: is tokenizer.json there?")
     # Not the names: in byte-level vocabularies a space and the bytes of punctuation are written as letters.
-    said = backend.decode_batch([[i] for i in range(size)], skip_special_tokens=False)
-    wordlike = np.array([any(map(str.isalnum, text)) for text in said]) & kept
-    return Tokenizer(backend, tuple(ids[:first]), tuple(ids[last:]), padding, np.flatnonzero(kept).astype(np.int32), wordlike)
+    decoded = backend.decode_batch([[i] for i in range(size)], skip_special_tokens=False)
+    wordlike = np.array([any(map(str.isalnum, text)) for text in decoded]) & kept
+    return Tokenizer(backend, tuple(ids[:start]), tuple(ids[end:]), padding, np.flatnonzero(kept).astype(np.int32), wordlike)
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """The tokens of all documents in one array, and after them those of their back-translated sentences."""
+    """The tokens of all documents in one array, followed by those of their back-translated sentences."""
 
     tokenizer: Tokenizer
     tokens: np.ndarray  # int32 [P]
-    weights: np.ndarray | None  # float32 [P], how little each says in its document; None for what is only tested on
-    spans: np.ndarray  # int64 [S, 4]: a sentence's first token and its end, and those of its back-translation
-    starts: np.ndarray  # int64 [N + 1]: a document's first sentence, and the end of the last
+    weights: np.ndarray | None  # float32 [P]: how uninformative each token is in its document; None for test documents
+    spans: np.ndarray  # int64 [S, 4]: start and end of each sentence, and of its back-translation
+    starts: np.ndarray  # int64 [N + 1]: the first sentence of each document, and the number of sentences
     replacements: Replacements
     has_translations: bool  # whether a cache of back-translated sentences was read
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many tokens each document has, int64 [N]."""
+        """The number of tokens of each document, int64 [N]."""
         ends = np.concatenate([[0], np.cumsum(self.spans[:, 1] - self.spans[:, 0])])
         return np.diff(ends[self.starts])
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Documents of a corpus and their labels, cut to a length when a batch asks for them."""
+    """Tokenized documents and their labels. They are truncated when a batch is assembled."""
 
     corpus: Corpus
-    rows: np.ndarray = field(repr=False)  # which documents, int64 [N]
+    rows: np.ndarray = field(repr=False)  # int64 [N]: the documents of the corpus
     labels: Int64[Tensor, " N"]
-    length: int  # of what the model reads, special tokens and all
-    truncate: str = "tail"  # which part of a long document is kept
+    length: int  # maximum number of tokens, with special tokens
+    truncate: str = "tail"  # the part of a long document that is kept
     noun: ClassVar[str] = "texts"
     is_ragged: ClassVar[bool] = True  # a batch is as long as its longest document
+    is_croppable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.truncate not in TRUNCATIONS:
@@ -111,70 +125,95 @@ class Encoded:
             raise ValueError(f"length must be above the {special} special tokens, got {self.length}")
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of documents."""
         return len(self.rows)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The length of what the model reads, at most."""
+        """The maximum number of tokens."""
         return (self.length,)
 
     def take(self, rows: Tensor) -> "Encoded":
-        """Return some of the documents."""
+        """Return a subset of the documents."""
         return Encoded(self.corpus, self.rows[rows.numpy()], self.labels[rows], self.length, self.truncate)
 
     @cached_property
     def digest(self) -> str:
-        """What distinguishes it from other documents: their tokens and labels."""
+        """A digest of the tokens and labels."""
         digest = hashlib.sha256(self.labels.numpy().tobytes() + self.rows.tobytes())
         for array in (self.corpus.tokens, self.corpus.spans, self.corpus.starts):
             digest.update(array.tobytes())
         return digest.hexdigest()
 
+    @property
+    def fingerprint(self) -> str:
+        """What a study stores of its data: number, noun and a short digest."""
+        return f"{len(self)} {self.noun}, {self.digest[:16]}"
+
+    def prepared(self, recipe: Recipe, *, train: bool = False) -> "Encoded":
+        """Return it unchanged: it is tokenized."""
+        return self
+
+    def keys(self) -> Iterator[bytes]:
+        """Return the tokens of each document: equal tokens are copies."""
+        corpus = self.corpus
+        for row in self.rows.tolist():
+            start, end = corpus.starts[row], corpus.starts[row + 1]
+            yield b"".join(corpus.tokens[span[0] : span[1]].tobytes() for span in corpus.spans[start:end])
+
+    def overlap(self, other: Any) -> int:
+        """Return how many of the documents are in another split."""
+        return sum(map(set(other.keys()).__contains__, self.keys()))
+
+    def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
+        """Return whether these are the mean and std of the data: text has none."""
+        return not mean and not std
+
     def to(self, device: torch.device) -> "Encoded":
-        """Return it as it is: tokens are put together on the host."""
+        """Return it unchanged: tokens are assembled on the host."""
         return self
 
     def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Any = None) -> Iterator[tuple["Passages", Tensor]]:
-        """Return the documents and labels of each batch of rows; nothing is cropped."""
-        for some in rows:
-            yield Passages(self, self.rows[some.numpy()], device), self.labels[some].to(device)
+        """Return the documents and labels of each batch of rows. `crops` has no effect on text."""
+        for batch in rows:
+            yield Passages(self, self.rows[batch.numpy()], device), self.labels[batch].to(device)
 
     def evaluation_order(self) -> Tensor:
-        """Return the documents' order by length, so that little is padded."""
+        """Return the order of the documents by length, which needs the least padding."""
         return torch.from_numpy(np.argsort(self.corpus.lengths[self.rows], kind="stable"))
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Nothing: tokens have no mean."""
+        """Return nothing: tokens have no statistics."""
         return (), ()
 
     def divide(self, order: Tensor, batch: int) -> Sequence[Tensor]:
-        """Return an order of the documents in batches of similar length: sorted within windows, the batches then as drawn.
+        """Return the rows of each batch of an epoch: documents of similar length, sorted within windows of the order.
 
-        A window is a quarter of the documents at most, so that epochs differ; the last batch, where it is short, is as drawn.
+        The batches of a window come in random order. A window is at most a quarter of the documents, so that epochs differ. A
+        last batch that is shorter stays as drawn.
         """
         lengths = torch.from_numpy(np.minimum(self.corpus.lengths[self.rows], self.length))
         place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
         full = len(order) - len(order) % batch
         size = max(1, min(_WINDOW, len(order) // (4 * batch))) * batch
-        found = []
+        batches = []
         for first in range(0, full, size):
             window = order[first : min(first + size, full)]
-            alike = window[lengths[window].argsort(stable=True)].split(batch)
-            found += sorted(alike, key=lambda rows: int(place[rows[0]]))  # where one of them was drawn: at random
-        return found + ([order[full:]] if full < len(order) else [])
+            similar = window[lengths[window].argsort(stable=True)].split(batch)
+            batches += sorted(similar, key=lambda rows: int(place[rows[0]]))  # by the place of one document: random
+        return batches + ([order[full:]] if full < len(order) else [])
 
 
 @dataclass(frozen=True, eq=False)
 class Passages:
-    """A batch of documents, not yet put together: `outspan.text.apply` does, as a plan says."""
+    """A batch of documents that are not assembled yet: `outspan.text.apply` does it, as a plan says."""
 
     split: Encoded
     rows: np.ndarray = field(repr=False)  # documents of the corpus
     device: torch.device
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of documents."""
         return len(self.rows)
 
     @property
@@ -184,7 +223,7 @@ class Passages:
 
 
 def encode(
-    documents: Documents,
+    documents: LabelledTexts,
     tokenizer: Tokenizer,
     *,
     length: int,
@@ -214,7 +253,7 @@ def encode(
     if train:
         replacements, weights = _weigh_words(tokenizer, tokens, whole, document, count, len(parts))
     corpus = Corpus(tokenizer, tokens, weights, spans, starts, replacements, cache is not None)
-    return Encoded(corpus, np.arange(len(documents)), documents.labels, length, truncate)
+    return Encoded(corpus, np.arange(len(parts)), documents.labels, length, truncate)
 
 
 def _check_cache(texts: Sequence[str], cache: Mapping[str, str | None]) -> None:

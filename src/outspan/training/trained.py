@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from outspan.config import Recipe, stored_recipe
-from outspan.data.readers import is_undivided, list_tested
+from outspan.data.folders import is_undivided, list_whole
+from outspan.data.image_files import Files
 from outspan.data.sets import SETS, AnySplit, Data, as_read, hold_out, load_for
-from outspan.data.splits import Files
+from outspan.data.tables import is_table, read_table
 from outspan.text.apply import PadTokens
-from outspan.text.documents import Documents, is_table, read_table
+from outspan.text.documents import Documents
 from outspan.training import checkpoint
 from outspan.training.state import new_state
 from outspan.transforms.normalize import Normalize
@@ -187,7 +188,7 @@ def _load_undivided(run: Trained, other: str, skip_bad: int) -> tuple[Data, Part
         columns = {"text": run.recipe.text_column, "label": run.recipe.label_column}
         tested: AnySplit = read_table(path, run.classes, **columns)
     else:
-        tested = Files(*list_tested(path, run.classes), run.recipe.size, skip_bad=skip_bad)
+        tested = Files(*list_whole(path, run.classes), run.recipe.size, skip_bad=skip_bad)
     return Data(other, tested, tested, run.classes), Part.WHOLE if _is_undivided(path) else Part.SPLIT
 
 

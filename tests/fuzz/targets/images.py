@@ -11,8 +11,8 @@ from PIL import Image
 
 from fuzz.contract import attempt, expect
 from fuzz.mutate import Draw, mutate, pick
+from outspan.data.decode import read_cropped, read_fitted
 from outspan.data.image import read_image
-from outspan.data.readers import read_cropped, read_fitted
 
 FORMS = (
     ("PNG", ("1", "L", "LA", "P", "RGB", "RGBA"), ({}, {"optimize": True}, {"bits": 2})),

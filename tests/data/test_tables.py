@@ -1,4 +1,4 @@
-"""Documents: read from tables and folders, cut into sentences, and refused with the row that is wrong."""
+"""Tables and folders of texts: read, or refused with the row that is wrong."""
 
 import gzip
 import json
@@ -8,25 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outspan.data.sets import load
-from outspan.text.documents import is_text, read_documents, sentences
+from outspan.data.tables import is_text, read_documents
 
 
 def write(path, text, encoding="utf-8"):
     path.write_bytes(text.encode(encoding))
     return path
-
-
-@given(st.text(alphabet="ab .!?\n\"')A", max_size=60))
-def test_sentences_joined_are_the_text_but_for_white_space(text):
-    assert " ".join(sentences(text)).split() == text.split()
-    assert all(one == one.strip() and one for one in sentences(text))
-
-
-def test_sentences_by_hand():
-    assert sentences("It is 3.5 of 10... Dr. No is in it! \"Fine.\" he said\nA new line") == [
-        "It is 3.5 of 10...", "Dr. No is in it!", '"Fine."', "he said", "A new line",
-    ]  # fmt: skip
-    assert sentences("  ") == []
 
 
 def test_a_csv_is_divided_once_for_all(tmp_path):
@@ -139,14 +126,14 @@ def test_true_and_false_are_classes_and_so_are_names_in_brackets(tmp_path):
             "line 1: the column 'label' must be text or a finite number",
         ),
         ("a.csv", "text,label\ngood,1\n ,0\n" + "x,0\ny,1\n" * 9, r"a\.csv, line 3: an empty document"),
-        ("a.csv", "review,label\ngood,1\n", r"line 2: no column 'text' \(it has review, label\).*text_column names another"),
-        ("a.csv", "text,mood\ngood,1\n", r"no column 'label' .*label_column names another"),
+        ("a.csv", "review,label\ngood,1\n", r"line 2: no column 'text' \(it has review, label\).*set text_column to another"),
+        ("a.csv", "text,mood\ngood,1\n", r"no column 'label' .*set label_column to another"),
         ("a.csv", "text,label\n" + "".join(f"a{i},b{i}\n" for i in range(20)), r"20 different values in 20 rows, not classes"),
         ("a.csv", "text,label\n" + "a,1\n" * 20, "the labels are 1 different values"),
         ("a.csv", "text,label\n" + "a,1\nb,\n" * 20, "an empty label"),
         ("a.csv", "text,label\na,b,1\n", "line 2: more fields than the header has; quote the text"),
         ("a.csv", 'text,label\na,1\n"a,1\n', r"a\.csv, line 3: not CSV"),
-        ("a.csv", "text;label\na, b;1\n", r"a\.csv, line 1: its fields stand between ';', expected ','"),
+        ("a.csv", "text;label\na, b;1\n", r"a\.csv, line 1: its fields are separated by ';', expected ','"),
         ("a.csv", "text,label\n", r"a\.csv: there are no rows to train on"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "a"\n', r"a\.jsonl, line 2: not JSON"),
         ("a.csv", "text,label\ngood\n", r"line 2: nothing in the column 'label'"),
@@ -204,8 +191,3 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
         read_documents(path)
     except ValueError as error:
         assert "any.csv" in str(error)  # noqa: PT017
-
-
-def test_long_runs_of_dots_and_spaces_take_no_longer_than_they_are():
-    for text in ("." * 200_000, " " * 200_000 + "x", "A. " * 50_000, "x" + " " * 200_000 + "y"):
-        assert " ".join(sentences(text)).split() == text.split()  # quadratic, it would take minutes

@@ -1,0 +1,81 @@
+"""Image files decoded as RGB bytes of one size. Whatever is wrong with a file is a ValueError that names it."""
+
+import struct
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from outspan.files import check_regular
+from outspan.messages import first_line
+from outspan.shapes import UInt8
+from outspan.transforms.filter import crop_box
+
+_MAX_PIXELS = 64 * 1024 * 1024
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # other formats would start external programs
+# What Pillow's decoders raise on damaged files.
+_DECODING_ERRORS = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    MemoryError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    struct.error,
+    Image.DecompressionBombError,
+    Image.DecompressionBombWarning,
+)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Image.Image]:
+    """Open an image file from an untrusted source."""
+    check_regular(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # damaged metadata does not matter if the pixels can be read
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=_FORMATS) as file:
+                if file.mode[0] in "IF":
+                    raise ValueError(f"pixels of more than 8 bits, mode {file.mode!r}: convert it first")
+                if file.width * file.height > _MAX_PIXELS:
+                    raise ValueError(f"{file.width} x {file.height} pixels, at most {_MAX_PIXELS:,} are read")
+                yield file
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path}: is a folder, not an image") from None
+    except _DECODING_ERRORS as error:
+        raise ValueError(f"{path}: cannot be read as an image ({first_line(error)})") from None
+
+
+def centre_box(width: int, height: int, to_width: int, to_height: int) -> tuple[float, float, float, float]:
+    """Return the largest centered box with the target's aspect ratio: left, top, right, bottom."""
+    scale = min(width / to_width, height / to_height)
+    # A rounding error must not leave the image.
+    half_x, half_y = min(scale * to_width, width) / 2, min(scale * to_height, height) / 2
+    return width / 2 - half_x, height / 2 - half_y, width / 2 + half_x, height / 2 + half_y
+
+
+def read_fitted(path: Path, height: int, width: int) -> UInt8[Tensor, "3 H W"]:
+    """Return an image as RGB: the largest centered box of this shape, resized."""
+    with opened(path) as file:
+        box = centre_box(file.width, file.height, width, height)
+        array = np.asarray(file.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, box))
+    return torch.from_numpy(array.transpose(2, 0, 1).copy())
+
+
+def read_cropped(path: Path, size: int, place: list[float]) -> UInt8[Tensor, "3 H W"]:
+    """Return an image as RGB: the box of a random resized crop at this place, resized."""
+    with opened(path) as file:
+        box = crop_box(place, file.width, file.height)
+        array = np.asarray(file.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box))
+    return torch.from_numpy(array.transpose(2, 0, 1).copy())

@@ -1,0 +1,193 @@
+"""Image files as a split: each image is decoded when a batch needs it."""
+
+import filecmp
+import hashlib
+import os
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from outspan import rng
+from outspan.children import follow_parent, get_context
+from outspan.config import Recipe
+from outspan.data.decode import read_cropped, read_fitted
+from outspan.data.splits import Crops, InMemory, Samples, Statistics, histogram, moments
+from outspan.shapes import Int64
+
+_SAMPLED = 2_000  # number of files from which the statistics of a large folder are computed
+_FEW = 256  # up to this number of files, starting workers takes longer than reading
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """Image files and their labels. Each image is decoded when a batch needs it, as `size` x `size` RGB.
+
+    Up to `skip_bad` files may be unreadable: each is replaced by the next file of the same class.
+    """
+
+    paths: Sequence[Path] = field(repr=False)
+    labels: Int64[Tensor, " N"]
+    size: int
+    workers: int = field(default_factory=lambda: min(8, _cores()))
+    skip_bad: int = 0
+    bad: set[Path] = field(default_factory=set, repr=False)  # the unreadable files met so far
+    noun: ClassVar[str] = "images"
+    is_ragged: ClassVar[bool] = False
+    is_croppable: ClassVar[bool] = True
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.paths)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The channels, height and width of an image."""
+        return 3, self.size, self.size
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the file names and labels: reading all files would take as long as an epoch."""
+        digest = hashlib.sha256(self.labels.numpy().tobytes())
+        digest.update("\0".join(f"{path.parent.name}/{path.name}" for path in self.paths).encode(errors="surrogateescape"))
+        return digest.hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """What a study stores of its data: number, noun and a short digest of the paths, sizes and times."""
+        digest = hashlib.blake2b(self.labels.numpy().tobytes(), digest_size=8)
+        files = ((str(path), path.stat()) for path in self.paths)
+        digest.update("\0".join(f"{path} {status.st_size} {status.st_mtime_ns}" for path, status in files).encode())
+        return f"{len(self)} {self.noun}, {digest.hexdigest()}"
+
+    def take(self, rows: Tensor) -> "Files":
+        """Return a subset of the images."""
+        return replace(self, paths=[self.paths[row] for row in rows.tolist()], labels=self.labels[rows])
+
+    def read(self, rows: Tensor) -> InMemory:
+        """Return a subset of the images, in memory."""
+        parts = list(self.batches(rows.split(100), torch.device("cpu")))
+        return InMemory(torch.cat([images for images, _ in parts]), self.labels[rows])
+
+    def prepared(self, recipe: Recipe, *, train: bool = False) -> "Files":
+        """Return it unchanged: it is ready for batches."""
+        return self
+
+    def keys(self) -> Iterator["_FileKey"]:
+        """Return a key of each file that exists: equal keys have the same name, folder name and content."""
+        for path in self.paths:
+            with suppress(OSError):  # a broken link
+                yield _FileKey(path, (path.parent.name, path.name, path.stat().st_size))
+
+    def overlap(self, other: Samples) -> int:
+        """Return how many of the files are copies of files of another split."""
+        return sum(map(set(other.keys()).__contains__, self.keys()))
+
+    def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
+        """Return whether these are the mean and std per channel of the images."""
+        return self.statistics() == (tuple(mean), tuple(std))
+
+    def to(self, device: torch.device) -> "Files":
+        """Return it unchanged: files stay where they are."""
+        return self
+
+    def divide(self, order: Tensor, batch: int) -> Sequence[Tensor]:
+        """Return the rows of each batch of an epoch: parts of the order."""
+        return order.split(batch)
+
+    def evaluation_order(self) -> Tensor:
+        """Return all rows in their order."""
+        return torch.arange(len(self))
+
+    def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Return the images and labels of each batch of rows, on a device. Workers read ahead and crop."""
+        on_gpu = device.type == "cuda"
+        workers = self.workers if sum(map(len, rows)) > _FEW else 0
+        loader = DataLoader(
+            _Decoded(self, crops),
+            batch_sampler=[batch.tolist() for batch in rows],
+            num_workers=workers,
+            multiprocessing_context=get_context() if workers else None,
+            pin_memory=on_gpu,
+            worker_init_fn=follow_parent,
+            generator=torch.Generator(),  # leaves the global generator alone
+        )
+        try:
+            for images, labels, replaced in loader:
+                self._note(replaced)
+                yield images.to(device, non_blocking=on_gpu), labels.to(device, non_blocking=on_gpu)
+        except ValueError as error:  # a worker puts its traceback into the message; the error is the last line
+            raise ValueError(str(error).strip().splitlines()[-1].removeprefix("ValueError: ")) from None
+
+    def _note(self, replaced: Tensor) -> None:
+        """Count the unreadable files. One more than allowed is refused by name."""
+        for row in replaced[replaced >= 0].tolist():
+            path = self.paths[row]
+            if path in self.bad:
+                continue
+            self.bad.add(path)
+            if len(self.bad) > self.skip_bad:
+                raise ValueError(f"{path}: cannot be read as an image, and --skip-bad allows {self.skip_bad} of them")
+            warnings.warn(f"{path}: cannot be read as an image; another one of its class replaces it", stacklevel=3)
+
+    def statistics(self) -> Statistics:
+        """Return the mean and standard deviation per channel, in [0, 1], of up to 2,000 evenly spaced images."""
+        rows = torch.linspace(0, len(self) - 1, min(len(self), _SAMPLED)).round().long()
+        counts = torch.zeros(3, 256, dtype=torch.float64)
+        for images, _ in self.batches(rows.split(100), torch.device("cpu")):
+            counts += histogram(images)
+        return moments(counts)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, eq=False)
+class _FileKey:
+    """A file that equals its copies: the content is compared only if name, folder name and size are the same."""
+
+    path: Path
+    identity: Hashable
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _FileKey) or self.identity != other.identity:
+            return False
+        return filecmp.cmp(self.path, other.path, shallow=False)
+
+
+class _Decoded(Dataset):  # type: ignore[type-arg]
+    def __init__(self, files: Files, crops: Crops) -> None:
+        self.files, self.crops = files, crops
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int]:
+        """Return an image, its label, and -1; if another image had to replace it, its row instead of -1."""
+        label = self.files.labels[row]
+        try:
+            return self._read(row), label, -1
+        except ValueError:
+            if not self.files.skip_bad:
+                raise
+            members = (self.files.labels == label).nonzero().squeeze(1).tolist()
+            at = members.index(row)
+            for other in members[at + 1 :] + members[:at]:
+                with suppress(ValueError):
+                    return self._read(other), label, row
+            raise
+
+    def _read(self, row: int) -> Tensor:
+        path, size = self.files.paths[row], self.files.size
+        if self.crops is None:
+            return read_fitted(path, size, size)
+        seed, epoch = self.crops
+        return read_cropped(path, size, rng.generator(seed, "crop", epoch, row).random(4).tolist())

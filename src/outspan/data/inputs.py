@@ -1,0 +1,85 @@
+"""Files without labels, which a trained model classifies: images, or texts as .txt files."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outspan.config import Recipe
+from outspan.data.decode import read_fitted
+from outspan.data.folders import SUFFIXES, files_below
+from outspan.data.splits import InMemory, Samples, Split
+from outspan.data.tables import is_table, read_text
+from outspan.text.documents import Documents
+from outspan.transforms.color import grey
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How files of one noun are recognized, read and collected."""
+
+    suffixes: Collection[str]
+    read: Callable[[Path, tuple[int, ...]], Any]  # a file, for a model of this shape
+    collect: Callable[[list[Any], Tensor, tuple[int, ...]], Samples]  # what was read, with labels
+    check: Callable[[Path], None] = lambda path: None  # refuses a file by its name
+
+
+def _read_image(path: Path, shape: tuple[int, ...]) -> Tensor:
+    return read_fitted(path, *shape[1:])
+
+
+def _collect_images(images: list[Tensor], labels: Tensor, shape: tuple[int, ...]) -> InMemory:
+    pixels = torch.stack(images)
+    return InMemory(pixels if shape[0] == 3 else grey(pixels), labels)
+
+
+def _refuse_table(path: Path) -> None:
+    if path.is_file() and (is_table(path) or path.suffix.lower() == ".json"):
+        how = f"write one text per file, or, if it has labels, run `outspan evaluate RUN --data {path}`"
+        raise ValueError(f"{path}: a table, which predict does not support yet; {how}")
+
+
+_FORMATS: Mapping[str, _Format] = MappingProxyType(
+    {
+        "images": _Format(SUFFIXES, _read_image, _collect_images),
+        "texts": _Format(
+            {".txt"}, lambda path, shape: read_text(path), lambda texts, labels, shape: Documents(texts, labels), _refuse_table
+        ),
+    }
+)
+
+
+def list_files(paths: Sequence[Path], noun: str) -> list[Path]:
+    """Return the files, and the files below the folders in the order of their names, of "images" or "texts"."""
+    form, result = _FORMATS[noun], []
+    for path in paths:
+        form.check(path)
+        files = sorted(filter(Path.is_file, files_below(path, form.suffixes))) if path.is_dir() else [path]
+        if not files:
+            raise ValueError(f"{path}: no supported files in this folder, expected {', '.join(sorted(form.suffixes))}")
+        result += files
+    return result
+
+
+def read_files(
+    paths: Sequence[Path], noun: str, shape: tuple[int, ...], recipe: Recipe, on_error: Callable[[ValueError], object]
+) -> tuple[list[Path], Split | None]:
+    """Return the readable files and their content as a split for a model of this shape; None if none is readable.
+
+    `on_error` is called with the error of each unreadable file.
+    """
+    form, readable, items = _FORMATS[noun], [], []
+    for path in paths:
+        try:
+            items.append(form.read(path, shape))
+            readable.append(path)
+        except ValueError as error:
+            on_error(error)
+    if not readable:
+        return [], None
+    labels = torch.zeros(len(readable), dtype=torch.int64)
+    return readable, form.collect(items, labels, shape).prepared(recipe)

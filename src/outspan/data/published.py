@@ -1,0 +1,90 @@
+"""Readers of the published data sets. Each takes the folder that holds all data sets. `SETS` in sets.py names them."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from torch import Tensor
+
+from outspan.data.dataset import Data, ReadOptions
+from outspan.data.folders import list_folder
+from outspan.data.image_files import Files
+from outspan.data.readers import read_cifar, read_idx, read_npz, read_svhn
+from outspan.data.splits import InMemory
+from outspan.data.tables import read_documents
+
+_MOST_CLASSES = 100_000
+_TEN = tuple(map(str, range(10)))
+_CIFAR_10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def read_digits(root: Path, options: ReadOptions) -> Data:
+    """Return 5,000 and 1,000 digits of MNIST (LeCun, Cortes, Burges; CC BY-SA 3.0), which are part of the package."""
+    return read_arrays("digits", Path(str(files("outspan.data").joinpath("digits.npz"))))
+
+
+def read_mnist(root: Path, options: ReadOptions) -> Data:
+    """Return MNIST: 60,000 and 10,000 digits, 28 x 28."""
+
+    def split(name: str, count: int) -> InMemory:
+        images = read_idx(root / "mnist" / f"{name}-images-idx3-ubyte", (count, 28, 28))
+        return InMemory(images.unsqueeze(1), read_idx(root / "mnist" / f"{name}-labels-idx1-ubyte", (count,)).long())
+
+    return Data("mnist", split("train", 60_000), split("t10k", 10_000), _TEN)
+
+
+def read_cifar10(root: Path, options: ReadOptions) -> Data:
+    """Return CIFAR-10: 50,000 and 10,000 images, 32 x 32."""
+    folder = root / "cifar-10-batches-bin"
+    train = read_cifar([folder / f"data_batch_{i}.bin" for i in range(1, 6)], label_bytes=1, records=10_000)
+    test = read_cifar([folder / "test_batch.bin"], label_bytes=1, records=10_000)
+    return Data("cifar10", InMemory(*train), InMemory(*test), _CIFAR_10)
+
+
+def read_cifar100(root: Path, options: ReadOptions) -> Data:
+    """Return CIFAR-100 with its fine labels: 50,000 and 10,000 images, 32 x 32."""
+    folder = root / "cifar-100-binary"
+    train = read_cifar([folder / "train.bin"], label_bytes=2, records=50_000)
+    test = read_cifar([folder / "test.bin"], label_bytes=2, records=10_000)
+    return Data("cifar100", InMemory(*train), InMemory(*test), tuple(map(str, range(100))))
+
+
+def read_street_numbers(root: Path, options: ReadOptions) -> Data:
+    """Return SVHN, cropped digits: 73,257 and 26,032 images, 32 x 32."""
+    train, test = (read_svhn(root / "svhn" / f"{name}_32x32.mat") for name in ("train", "test"))
+    return Data("svhn", InMemory(*train), InMemory(*test), _TEN)
+
+
+def read_imagenet(root: Path, options: ReadOptions) -> Data:
+    """Return ImageNet (ILSVRC 2012): a folder with train/CLASS and val/CLASS."""
+    return read_folder("imagenet", root / "imagenet", options)
+
+
+def read_imdb(root: Path, options: ReadOptions) -> Data:
+    """Return IMDb's 25,000 and 25,000 reviews: the official folder, aclImdb, or `imdb` with train and test as tables."""
+    folder = next((root / name for name in ("aclImdb", "imdb") if (root / name).is_dir()), root / "aclImdb")
+    return Data("imdb", *read_documents(folder))
+
+
+def read_folder(name: str, path: Path, options: ReadOptions) -> Data:
+    """Return a folder of images with train/CLASS and val/CLASS or test/CLASS, or with class folders only."""
+    train, test, validation, classes = list_folder(path)
+    first = Files(*train, options.size, skip_bad=options.skip_bad)
+    splits = [listing for listing in (test, validation) if listing is not None]
+    others = [Files(*listing, options.size, skip_bad=options.skip_bad, bad=first.bad) for listing in splits]
+    return Data(name, first, others[0], classes, *others[1:])
+
+
+def read_arrays(name: str, path: Path) -> Data:
+    """Return the data set in an .npz file."""
+    train_images, train_labels, test_images, test_labels = read_npz(path)
+
+    def split(title: str, images: Tensor, labels: Tensor) -> InMemory:
+        if len(images) != len(labels):
+            raise ValueError(f"{name}: the {len(images)} {title} images have {len(labels)} labels")
+        return InMemory(images, labels)
+
+    train, test = split("train", train_images, train_labels), split("test", test_images, test_labels)
+    count = int(train.labels.max()) + 1 if len(train) else 0
+    if count > _MOST_CLASSES:
+        raise ValueError(f"{name}: labels must lie below {_MOST_CLASSES:,}, got {count - 1}")
+    return Data(name, train, test, tuple(map(str, range(count))))

@@ -1,0 +1,249 @@
+"""Labelled texts read from CSV, TSV and JSONL tables and from folders of .txt files, such as the official IMDb."""
+
+import csv
+import gzip
+import io
+import json
+import math
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outspan.data.dividing import pick_test_rows
+from outspan.files import check_regular
+from outspan.messages import shown
+from outspan.text.documents import Documents
+
+TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
+_MOST_CLASSES = 1_000
+_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
+_WHOLE = re.compile(r"(?<=\d)\.0*$")  # the decimals of a whole number
+_LIST = re.compile(
+    r"""\[\s*(['"\d-].*)?\]|\{\s*(['"\d-].*)?\}""", re.DOTALL
+)  # a list or an object, as JSON and Python write it
+Read = tuple[Documents, Documents, tuple[str, ...]]  # train, test, and the classes
+Row = tuple[str, str, str]  # its place for error messages, its text, its label
+
+
+def is_text(path: Path) -> bool:
+    """Return whether a path holds text: a table, or a folder of tables or of class folders with .txt files."""
+    if path.is_dir():
+        return _has_tables(path) or next(path.glob("train/*/*.txt"), None) is not None
+    return is_table(path)
+
+
+def read_documents(path: Path, *, text: str = "text", label: str = "label") -> Read:
+    """Return train, test and the classes of a table, a folder with a train and a test table, or train/CLASS/*.txt folders.
+
+    A table alone is divided: about a fifth of its rows, picked by their texts, is for testing. `text` and `label` are columns.
+    """
+    if path.is_dir() and not _has_tables(path):
+        names = [path / "train", next((path / name for name in ("test", "val") if (path / name).is_dir()), path / "test")]
+        train, test = (list(_folder_rows(name)) for name in names)
+    elif path.is_dir():
+        train, test = (list(_rows(_table(path, name) or path / f"{name}.csv", text, label)) for name in ("train", "test"))
+    else:
+        rows = list(_rows(path, text, label))
+        picked = pick_test_rows([text for _, text, _ in rows], [label for *_, label in rows])
+        train, test = ([row for i, row in enumerate(rows) if (i in picked) == testing] for testing in (False, True))
+    if all(_is_number(label) for *_, label in (*train, *test)):
+        train, test = _as_numbers(train), _as_numbers(test)
+    classes = _classes(train, path)
+    return _documents(train, classes), _documents(test, classes), classes
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a path has the suffix of a table."""
+    return path.name.lower().endswith(TABLES)
+
+
+def read_table(path: Path, classes: tuple[str, ...], *, text: str = "text", label: str = "label") -> Documents:
+    """Return all texts of a table. Its labels must be among the classes, which need not all occur."""
+    rows = list(_rows(path, text, label))
+    if not rows:
+        raise ValueError(f"{path}: the table has no rows")
+    if all(_is_number(label) for *_, label in rows) and all(map(_is_number, classes)):
+        rows = _as_numbers(rows)
+    return _documents(rows, classes)
+
+
+def _documents(rows: Sequence[Row], classes: tuple[str, ...]) -> Documents:
+    number = {name: i for i, name in enumerate(classes)}
+    for where, text, label in rows:
+        if not text.strip():
+            raise ValueError(f"{where}: an empty document")
+        if label not in number:
+            raise ValueError(f"{where}: label {shown(label)} is not among the classes of train ({_show_names(classes)})")
+    return Documents([text for _, text, _ in rows], torch.tensor([number[label] for *_, label in rows], dtype=torch.int64))
+
+
+def _classes(rows: Sequence[Row], path: Path) -> tuple[str, ...]:
+    """Return the classes, in order. Refuse a column of free text or of one value."""
+    for where, _, label in rows:
+        if not label.strip():
+            raise ValueError(f"{where}: an empty label")
+    if not rows:
+        raise ValueError(f"{path}: there are no rows to train on")
+    classes = sorted({label for *_, label in rows}, key=_sort_key)
+    if not 2 <= len(classes) <= _MOST_CLASSES or len(classes) > max(2, len(rows) // 2):
+        problem = f"the labels are {len(classes)} different values in {len(rows)} rows, not classes"
+        raise ValueError(f"{path}: {problem}; set label_column to another column")
+    return tuple(classes)
+
+
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_numbers(rows: Sequence[Row]) -> list[Row]:
+    """Return rows whose labels are numbers. 1.0 is the same class as 1: tables with missing values are written so."""
+    for where, _, label in rows:
+        if not math.isfinite(float(label)):
+            raise ValueError(f"{where}: the label must be a number, as the others are, got {shown(label)}")
+    return [(where, text, _WHOLE.sub("", label) if float(label) else "0") for where, text, label in rows]
+
+
+def _sort_key(label: str) -> tuple[float, str]:
+    """Return the key that sorts labels: numbers first, then names."""
+    try:
+        number = float(label)
+    except ValueError:
+        return math.inf, label
+    return (number if math.isfinite(number) else math.inf), label
+
+
+def _table(folder: Path, name: str) -> Path | None:
+    return next((folder / f"{name}{suffix}" for suffix in TABLES if (folder / f"{name}{suffix}").is_file()), None)
+
+
+def _has_tables(folder: Path) -> bool:
+    return any(_table(folder, name) for name in ("train", "test"))
+
+
+def _folder_rows(folder: Path) -> Iterator[Row]:
+    """Return the text files of class folders, without IMDb's folder of unlabelled reviews."""
+    if not folder.is_dir():
+        needs = "needs the folders train and test, each with one folder per class"
+        raise ValueError(f"{folder.parent}: {needs}; {folder} is missing")
+    classes = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name != "unsup" and entry.name[0] != ".")
+    for entry in classes:
+        files = sorted(entry.glob("*.txt"))
+        if not files:
+            raise ValueError(f"{entry}: an empty class folder, expected .txt files")
+        for file in files:
+            yield str(file), read_text(file), entry.name
+
+
+def read_text(path: Path) -> str:
+    """Return the text of one UTF-8 file."""
+    check_regular(path)
+    try:
+        text = clean(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 (byte {error.start}); convert it first") from None
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    if not text.strip():
+        raise ValueError(f"{path}: an empty document")
+    return text
+
+
+def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
+    """Return the rows of a table, each with its place for error messages."""
+    lines, first = _lines(path), None
+    rows = _json_rows(path, lines) if path.name.lower().endswith((".jsonl", ".jsonl.gz")) else _csv_rows(path, lines)
+    for where, row in rows:
+        for column in (text, label):
+            if column not in row:
+                option = "text_column" if column == text else "label_column"
+                known = _show_names(list(row)) or "none"
+                raise ValueError(f"{where}: no column {shown(column)} (it has {known}); set {option} to another")
+            if row[column] is None:
+                raise ValueError(f"{where}: nothing in the column {column!r}")
+        if not isinstance(row[text], str):
+            raise ValueError(f"{where}: the column {text!r} must be text, got {type(row[text]).__name__}")
+        _check_label(where, label, row[label])
+        first = row[label] if first is None else first
+        if isinstance(row[label], bool) != isinstance(first, bool):
+            both = f"got {shown(row[label])}, and {shown(first)} in the first row"
+            raise ValueError(f"{where}: the labels must be true and false in every row, or in none, {both}")
+        try:
+            f"{row[text]}{row[label]}".encode()
+        except UnicodeEncodeError:  # possible in JSON
+            raise ValueError(f"{where}: half a character (a lone surrogate)") from None
+        whole = isinstance(row[label], float) and row[label].is_integer()  # 1.0 is the same class as 1
+        yield where, clean(row[text]), str(int(row[label]) if whole else row[label]).strip()
+
+
+def _show_names(names: Sequence[Any]) -> str:
+    """Return the first few names as an error message shows them."""
+    plain = [name if isinstance(name, str) and name.isprintable() and len(name) < 30 else shown(name) for name in names[:10]]
+    text = ", ".join(plain)
+    return (text if len(text) <= 200 else f"{text[:197]}...") + (", …" if len(names) > 10 else "")
+
+
+def _check_label(where: str, column: str, label: Any) -> None:
+    """Refuse a label that is not one value: NaN, a list or an object, also if it is written as text."""
+    listed = _LIST.fullmatch(label.strip()) is not None if isinstance(label, str) else isinstance(label, list | dict)
+    if listed:
+        raise ValueError(f"{where}: the column {column!r} must hold one label, text or a number, got the list {shown(label)}")
+    if isinstance(label, float) and not math.isfinite(label):
+        raise ValueError(f"{where}: the column {column!r} must be text or a finite number, got {label}")
+
+
+def clean(text: str) -> str:
+    """Return a text with HTML's line breaks replaced by line breaks, and null bytes by spaces."""
+    return _BREAK.sub("\n", text).replace("\0", " ")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Return the lines of a UTF-8 file, plain or .gz. Bytes that are not UTF-8 are an error that names the line."""
+    check_regular(path)
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        raise ValueError(f"{path}: no such file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from None
+    try:
+        return io.StringIO(data.decode("utf-8-sig"), newline="")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: not UTF-8 (byte {data[error.start]:#04x}); convert it first") from None
+
+
+def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if not line.strip():
+                continue
+            raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}, line {number}: expected an object with a text and a label, got {type(row).__name__}")
+        yield f"{path}, line {number}", row
+
+
+def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+    try:
+        columns = reader.fieldnames or []
+        if len(columns) == 1 and ";" in columns[0]:
+            raise ValueError(f"{path}, line 1: its fields are separated by ';', expected ','")
+        for row in reader:
+            if row.get(None) is not None:
+                raise ValueError(f"{path}, line {reader.reader.line_num}: more fields than the header has; quote the text")
+            yield f"{path}, line {reader.line_num}", row
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.reader.line_num}: not CSV ({error})") from None

@@ -1,0 +1,21 @@
+"""How a text is divided into sentences, which is what back-translation works on."""
+
+import re
+
+_END = re.compile(r"""(?<![.!?…])[.!?…]+["'”\u2019)\]]*\s+|(?<!\s)\s*\n\s*""")  # a run is tried once, from its start
+_ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|etc|e\.g|i\.e)|\b[A-Z])\.\s+$")
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, in order. Joined by spaces they are the text, except for white space.
+
+    >>> sentences("Mr. Bean is odd. I liked it!  (Really?) Yes")
+    ['Mr. Bean is odd.', 'I liked it!', '(Really?)', 'Yes']
+    """
+    parts, start = [], 0
+    for match in _END.finditer(text):
+        if "\n" in match[0] or not _ABBREVIATED.search(text, max(start, match.start() - 8), match.end()):
+            parts.append(text[start : match.end()].strip())
+            start = match.end()
+    parts.append(text[start:].strip())
+    return [sentence for sentence in parts if sentence]

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outspan import rng as rng
     from outspan import theory as theory
+    from outspan.comparison.policies import Comparison as Comparison
+    from outspan.comparison.policies import compare as compare
     from outspan.data.image import read_image as read_image
     from outspan.data.image import write_image as write_image
+    from outspan.measurement.effects import Measurement as Measurement
+    from outspan.measurement.measure import measure as measure
     from outspan.plan import Plan as Plan
     from outspan.policies.adversarial import Adversarial as Adversarial
     from outspan.policies.batch import Batch as Batch
@@ -42,6 +46,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    **dict.fromkeys(("Comparison", "compare"), "outspan.comparison.policies"),
+    "Measurement": "outspan.measurement.effects",
+    "measure": "outspan.measurement.measure",
     "Plan": "outspan.plan",
     "Batch": "outspan.policies.batch",
     "soft_cross_entropy": "outspan.policies.losses",
@@ -69,6 +76,8 @@ __all__ = [
     "TRANSFORMS",
     "Adversarial",
     "Batch",
+    "Comparison",
+    "Measurement",
     "Normalize",
     "Plain",
     "Plan",
@@ -83,7 +92,9 @@ __all__ = [
     "augmix",
     "autoaugment",
     "blend",
+    "compare",
     "cutmix",
+    "measure",
     "mix_labels",
     "mixup",
     "randaugment",

@@ -35,10 +35,12 @@ def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
     ("arguments", "message"),
     [
         (("--policies", "none,nne"), "unknown policy 'nne', did you mean 'none'"),
-        (("--set", "seed=7"), "compare sets seed itself, so --set seed is not allowed: use --policies and --seeds"),
+        (("--set", "seed=7"), "compare sets seed itself, so seed cannot be changed: use --policies and --seeds"),
         (("--policies", "mixup,uncertain", "--set", "same_class=0.5"), "same_class is for policies that do not use the model"),
         (("--policies", "none,pba"), "policy 'pba' needs policy_file"),
         (("--data", "nothing"), "unknown data set 'nothing'"),
+        (("--set", "jobs=2"), "unknown key 'jobs'"),
+        (("--set", "share=0.5"), "key 'share' is now called 'fraction'"),
     ],
 )
 def test_a_comparison_that_cannot_end_is_refused_before_it_begins(arguments, message, tmp_path, run):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from made import make_folder
-from outspan.comparison.grid import grid_search, points, read_grid
+from outspan.comparison.grid import build_grid, grid_search, points
 from outspan.config import Recipe, read_recipe
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=8, batch=20, fraction=0.02, validation=20)
@@ -33,15 +33,15 @@ def test_a_path_in_a_grid_stays_in_its_folder():
 )
 def test_what_is_wrong_with_a_grid_is_said_before_it_is_trained(text, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        read_grid(written(tmp_path / "g.toml", text), {})
+        build_grid(written(tmp_path / "g.toml", text))
 
 
 def test_a_grid_begins_as_a_recipe_does(tmp_path):
     text = 'optimizer = "adamw"\nvalidation = 5\nbatch = '
-    recipe, axes = read_grid(written(tmp_path / "g.toml", f"{text}[64, 128]\n"), {})
+    recipe, axes = build_grid(written(tmp_path / "g.toml", f"{text}[64, 128]\n"))
     assert points(recipe, axes)["batch=64"] == read_recipe(written(tmp_path / "r.toml", f"{text}64\n"))
     text = "keep = [5, 8]\ncandidates = [8]\nvalidation = 5\n"
-    assert set(read_grid(written(tmp_path / "g.toml", text), {})[1]) == {
+    assert set(build_grid(written(tmp_path / "g.toml", text))[1]) == {
         "keep",
         "candidates",
     }  # each alone would be out of range

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from outspan.cli import main
-from outspan.comparison.grid import grid_search, read_grid
+from outspan.comparison.grid import build_grid, grid_search
 from outspan.config import DEFAULTS, Recipe, make_recipe, read_recipe, with_values, write_recipe
 from outspan.data.sets import load, noun_of
 from outspan.data.tables import read_text
@@ -211,7 +211,7 @@ def test_the_published_recipe_starts_on_a_tiny_bert(name, expected, corpus, cach
 
 
 def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_path):
-    recipe, axes = read_grid(RECIPES / "imdb-bert-large-grid.toml", {})
+    recipe, axes = build_grid(RECIPES / "imdb-bert-large-grid.toml")
     assert {key: len(values) for key, values in axes.items()} == {"epochs": 9, "batch": 2, "lr": 3}
     own = replace(
         recipe, data=str(corpus), model=str(tiny_model), cache=str(cache), length=48, validation=8, batch=8, policy="none"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from outspan.cli.options import DATA_HELP, MODEL_HELP, RECIPE_HELP, Jobs, Set, SkipBad, as_changes
+from outspan.cli.options import DATA_HELP, MODEL_HELP, RECIPE_HELP, Jobs, Set, SkipBad, recipe_keys
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.files import write_whole
@@ -31,21 +31,16 @@ def compare_command(
     from rich.table import Table
 
     from outspan.comparison.policies import compare
-    from outspan.config import make_recipe, read_changes
-    from outspan.data.sets import noun_of
-    from outspan.figures.compare import compare_figure
 
-    for key in ("policy", "seed"):
-        if key in read_changes(changes or []):
-            raise ValueError(f"compare sets {key} itself, so --set {key} is not allowed: use --policies and --seeds")
     result = compare(
-        make_recipe(recipe, [*as_changes(data=data, model=model), *(changes or [])], noun_of),
-        policies=[name.strip() for name in policies.split(",")],
+        recipe,
+        policies=policies,
         seeds=seeds,
         out=out,
         jobs=jobs,
         skip_bad=skip_bad,
         watch=partial(training_progress, reads=jobs == 1),
+        **recipe_keys(changes, data=data, model=model),
     )
     table = Table("policy", "test accuracy, %", "seconds per run", box=None, header_style="bold", pad_edge=False)
     for policy, entry in result.policies.items():
@@ -54,7 +49,7 @@ def compare_command(
     Console().print(table)
     for sentence in result.verdicts:
         echo(sentence)
-    figure = compare_figure({policy: entry.curves for policy, entry in result.policies.items()})
+    figure = result.figure()
     write_whole(out / "accuracy.png", lambda partial: figure.savefig(partial, format="png"))
     echo(f"wrote {out / 'accuracy.png'}")
 
@@ -74,11 +69,10 @@ def grid_command(
 
     Example: outspan grid recipes/imdb-bert-large-grid.toml -o runs/grid
     """
-    from outspan.comparison.grid import grid_search, read_grid
-    from outspan.config import read_changes
+    from outspan.comparison.grid import grid_search
 
     watch = partial(training_progress, reads=jobs == 1)
-    result = grid_search(*read_grid(recipe, read_changes(changes or [])), out=out, jobs=jobs, watch=watch)
+    result = grid_search(recipe, out=out, jobs=jobs, watch=watch, **recipe_keys(changes))
     for name, accuracy in sorted(result.points.items(), key=lambda item: -(item[1] or 0)):
         score = "diverged" if accuracy is None else f"{100 * accuracy:6.2f} % validation accuracy"
         echo(f"{score:28}  {name}")

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from outspan.cli.options import DATA_HELP, RECIPE_HELP, Jobs, Set, as_changes
+from outspan.cli.options import DATA_HELP, RECIPE_HELP, Jobs, Set, recipe_keys
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.files import write_whole
@@ -14,6 +14,7 @@ from outspan.files import write_whole
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from outspan.config import StudyKeys
     from outspan.measurement.effects import Measurement
     from outspan.measurement.info import StudyInfo
 
@@ -77,14 +78,13 @@ def measure_command(
     write_figure(out, "measure.png", result.figure(), "scores.json", "predictions.npz")
 
 
-def study_keys(study: str, data: str | None, model: str | None, changes: Sequence[str] | None) -> dict[str, Any]:
+def study_keys(study: str, data: str | None, model: str | None, changes: Sequence[str] | None) -> "StudyKeys":
     """Return the recipe keys of a command line. Keys that the study sets itself are refused."""
-    from outspan.config import read_changes
     from outspan.measurement.recipes import check_keys
 
-    keys = read_changes([*as_changes(data=data, model=model), *(changes or [])])
+    keys = recipe_keys(changes, data=data, model=model)
     check_keys(study, keys)
-    return dict(keys)
+    return cast("StudyKeys", keys)
 
 
 def write_figure(out: Path, name: str, figure: Any, *others: str) -> None:

@@ -5,15 +5,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from outspan.config import Recipe, default_recipe, read_values, with_values
+from typing_extensions import Unpack
+
+from outspan.config import Recipe, RecipeKeys, build_recipe, read_values, with_values
 from outspan.data.sets import load_for, noun_of
 from outspan.devices import default_device
 from outspan.files import write_json
 from outspan.training import Diverged, OnStep
 from outspan.training.loop import Summary, train
 from outspan.training.pool import Watch, named, run_all, unwatched
+
+Axes = Mapping[str, Sequence[Any]]  # by recipe key, the values to try
+_NO_AXES: Axes = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -25,23 +31,34 @@ class GridResult:
     test_accuracy: float  # of the chosen point, trained on all training data
 
 
-def read_grid(path: Path, changes: Mapping[str, Any]) -> tuple[Recipe, Mapping[str, Sequence[Any]]]:
-    """Return the recipe in a TOML file, with changes, and the axes of its grid: every key with a list of values."""
-    values = {**read_values(path), **changes}
-    axes = {key: value for key, value in values.items() if isinstance(value, list)}
-    recipe = with_values(default_recipe(values, noun_of), {key: value for key, value in values.items() if key not in axes})
+def build_grid(
+    recipe: Recipe | Path | str | None = None, axes: Axes = _NO_AXES, keys: Mapping[str, Any] = _NO_AXES
+) -> tuple[Recipe, Axes]:
+    """Return the recipe of a grid and its axes.
+
+    Args:
+        recipe: a recipe, or the path of a TOML file. Every key of the file with a list of values is an axis.
+        axes: by recipe key, the values to try, in addition to those of the file.
+        keys: values of other recipe keys.
+    """
+    stored = read_values(Path(recipe)) if isinstance(recipe, Path | str) else {}
+    source = f"{recipe}: " if stored else ""
+    values = {**stored, **keys, **axes}
+    axes = {key: value for key, value in values.items() if isinstance(value, list | tuple)}
+    fixed = {key: value for key, value in values.items() if key not in axes}
+    base = build_recipe(recipe if isinstance(recipe, Recipe) else None, fixed, noun_of)
     if not axes:
-        raise ValueError(f"{path}: a grid needs a list of values for at least one key, e.g. lr = [1e-5, 2e-5]")
+        raise ValueError(f"{source}a grid needs a list of values for at least one key, e.g. lr = [1e-5, 2e-5]")
     for key, choices in axes.items():
         if not choices:
-            raise ValueError(f"{path}: {key} has no values; a grid needs at least one")
-    if "optimizer" in axes and "lr" not in values:
-        raise ValueError(f"{path}: a grid over optimizers needs lr, because their default rates differ: set lr")
-    points(recipe, axes)  # refuses a wrong point before any is trained
-    return recipe, axes
+            raise ValueError(f"{source}{key} has no values; a grid needs at least one")
+    if "optimizer" in axes and "lr" not in values and not isinstance(recipe, Recipe):
+        raise ValueError(f"{source}a grid over optimizers needs lr, because their default rates differ: set lr")
+    points(base, axes)  # refuses a wrong point before any is trained
+    return base, axes
 
 
-def points(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> dict[str, Recipe]:
+def points(recipe: Recipe, axes: Axes) -> dict[str, Recipe]:
     """Return the recipe of every point of a grid, by the name of its folder.
 
     >>> list(points(Recipe(validation=5), {"lr": [0.1, 0.2], "batch": [32]}))
@@ -56,13 +73,14 @@ def points(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> dict[str, Recip
 
 
 def grid_search(
-    recipe: Recipe,
-    axes: Mapping[str, Sequence[Any]],
+    recipe: Recipe | Path | str | None = None,
+    axes: Axes = _NO_AXES,
     *,
-    out: Path,
+    out: Path | str,
     device: str | None = None,
     jobs: int = 1,
     watch: Watch = unwatched,
+    **keys: Unpack[RecipeKeys],
 ) -> GridResult:
     """Train every point, choose the one with the best validation accuracy, and train it on all training data.
 
@@ -71,15 +89,21 @@ def grid_search(
     the folder are not repeated. The result is also written to `out`/grid.json.
 
     Args:
-        recipe: the values of all other keys.
-        axes: by recipe key, the values to try.
+        recipe: a recipe, or the path of a TOML file. Every key of the file with a list of values is an axis of the grid.
+        axes: by recipe key, the values to try, in addition to those of the file.
         out: the folder of the grid, with one folder per point.
         device: "cpu" or "cuda". The default is the GPU, if there is one.
         jobs: the number of parallel processes, with one thread each.
         watch: called with the title of each run. It returns a context manager for the run's `on_step` callback.
+        **keys: other recipe keys, e.g. `data="digits"`, `validation=500`.
+
+    Example::
+
+        result = grid_search(axes={"lr": [0.01, 0.1]}, data="digits", model="mlp", validation=500, out="runs/grid")
+        result.chosen  # "lr=0.1"
     """
-    device = device or default_device()
-    recipes = points(recipe, axes)
+    device, out = device or default_device(), Path(out)
+    recipes = points(*build_grid(recipe, axes, keys))
     _check_validation(recipes)
     runs = [(name, partial(named, name, partial(_train, point, out / name, device))) for name, point in recipes.items()]
     summaries: dict[str, Summary | None] = dict(zip(recipes, run_all(runs, jobs=jobs, watch=watch), strict=True))

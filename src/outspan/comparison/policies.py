@@ -2,19 +2,25 @@
 
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from outspan.comparison.statistics import describe_chance, describe_lead, mean_and_std
-from outspan.config import Recipe
+from outspan.config import Recipe, RecipeKeys, build_recipe
 from outspan.data.sets import noun_of
 from outspan.devices import default_device
 from outspan.files import write_json
 from outspan.policies.table import check_noun, check_recipe, find_policy, with_own_crops
 from outspan.training.loop import Summary, train
 from outspan.training.pool import Watch, named, run_all, unwatched
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FILE = "comparison.json"
 
@@ -60,21 +66,28 @@ class Comparison:
         count = max(len(result.accuracies) for result in self.policies.values())
         return {"recipe": shared, "seeds": list(range(count)), "policies": policies}
 
-    def save(self, path: Path) -> None:
-        """Write `as_dict` as a JSON file."""
-        write_json(path, self.as_dict())
+    def save(self, folder: Path) -> None:
+        """Write comparison.json into a folder."""
+        write_json(folder / FILE, self.as_dict())
+
+    def figure(self) -> "Figure":
+        """Return a figure of the test accuracy of each policy over the epochs."""
+        from outspan.figures.compare import compare_figure
+
+        return compare_figure({policy: result.curves for policy, result in self.policies.items()})
 
 
 def compare(
-    recipe: Recipe,
+    recipe: Recipe | Path | str | None = None,
     *,
-    policies: Sequence[str] = ("none", "random", "uncertain"),
+    policies: str | Sequence[str] = ("none", "random", "uncertain"),
     seeds: int = 3,
-    out: Path,
+    out: Path | str,
     jobs: int = 1,
     device: str | None = None,
     skip_bad: int = 0,
     watch: Watch = unwatched,
+    **keys: Unpack[RecipeKeys],
 ) -> Comparison:
     """Train each policy with the seeds 0, 1, …, and return the accuracies.
 
@@ -82,16 +95,26 @@ def compare(
     result is also written to `out`/comparison.json.
 
     Args:
-        recipe: everything that the runs share. Its policy and seed are not used.
-        policies: the names of the policies.
+        recipe: a recipe, or the path of a TOML file, that all runs share. Its policy and seed are not used.
+        policies: names of policies, or comma-separated names.
         seeds: the number of runs per policy.
         out: the folder of the comparison.
         jobs: the number of parallel processes, with one thread each.
         device: "cpu" or "cuda". The default is the GPU, if there is one.
         skip_bad: the number of unreadable files to tolerate in an image folder.
         watch: called with the title of each run. It returns a context manager for the run's `on_step` callback.
+        **keys: recipe keys, e.g. `data="digits"`, `epochs=5`.
+
+    Example::
+
+        result = outspan.compare(data="digits", model="mlp", policies=["none", "random"], epochs=2, out="runs/compared")
+        result.policies["random"].mean  # the mean test accuracy over 3 seeds
+        for sentence in result.verdicts:
+            print(sentence)
     """
-    recipes = _recipes(recipe, policies)
+    check_keys(keys)
+    shared, out = build_recipe(recipe, keys, noun_of), Path(out)
+    recipes = _recipes(shared, policies.split(",") if isinstance(policies, str) else policies)
     order = sorted(itertools.product(recipes, range(seeds)), key=lambda task: not find_policy(task[0]).uses_model)
     tasks = {}
     for policy, seed in order:  # the slowest first, so that no slow run is left alone at the end
@@ -101,15 +124,22 @@ def compare(
     summaries = dict(zip(tasks, run_all(list(tasks.values()), jobs=jobs, watch=watch), strict=True))
     by_policy = {policy: [summaries[policy, seed] for seed in range(seeds)] for policy in recipes}
     chance = max(runs[0].chance for runs in by_policy.values())
-    result = Comparison(recipe, {policy: _result(runs) for policy, runs in by_policy.items()}, chance)
-    result.save(out / FILE)
+    result = Comparison(shared, {policy: _result(runs) for policy, runs in by_policy.items()}, chance)
+    result.save(out)
     return result
+
+
+def check_keys(keys: Collection[str]) -> None:
+    """Refuse the recipe keys that `compare` sets itself."""
+    for key in ("policy", "seed"):
+        if key in keys:
+            raise ValueError(f"compare sets {key} itself, so {key} cannot be changed: use --policies and --seeds")
 
 
 def _recipes(recipe: Recipe, policies: Sequence[str]) -> dict[str, Recipe]:
     """Return the recipe of each policy. A recipe that cannot be trained is a ValueError."""
     recipes = {}
-    for name in dict.fromkeys(policies):
+    for name in dict.fromkeys(policy.strip() for policy in policies):
         policy_file = recipe.policy_file if find_policy(name).needs_file else ""
         recipes[name] = replace(recipe, policy=name, policy_file=policy_file)
         check_recipe(recipes[name])

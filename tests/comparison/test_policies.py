@@ -1,0 +1,82 @@
+"""`outspan.compare` from Python: its result, its files, and what the command prints of it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import outspan
+from outspan.cli import main
+from outspan.config import Recipe
+from outspan.training import checkpoint
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def tiny(tmp_path) -> Path:
+    """Return a data set of two classes that any model learns, as an .npz file."""
+    labels = np.arange(60) % 2
+    images = np.full((60, 8, 8), 20, dtype=np.uint8)
+    images[labels == 1] = 220
+    np.savez(tmp_path / "tiny.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    return tmp_path / "tiny.npz"
+
+
+def test_the_result_is_what_the_runs_and_the_file_say(tiny, tmp_path):
+    out = tmp_path / "compared"
+    keys = {"data": str(tiny), "model": "mlp", "epochs": 2, "batch": 20}
+    result = outspan.compare(policies=["none", "random", "none"], seeds=2, out=out, **keys)
+    assert isinstance(result, outspan.Comparison)
+    assert list(result.policies) == ["none", "random"]
+    for policy, entry in result.policies.items():
+        for seed, curve in enumerate(entry.curves):
+            metrics = checkpoint.load(out / f"{policy}-{seed}")[1]["metrics"]
+            assert curve == tuple(row["test_accuracy"] for row in metrics)
+            assert entry.accuracies[seed] == curve[-1]
+        assert entry.mean == pytest.approx(sum(entry.accuracies) / 2)
+    stored = json.loads((out / "comparison.json").read_text())
+    assert stored == result.as_dict()
+    assert set(stored) == {"recipe", "seeds", "policies"}
+    assert set(stored["policies"]["none"]) == {"test_accuracy", "mean", "std", "seconds"}
+    assert {"policy", "seed"}.isdisjoint(stored["recipe"])
+    assert len(result.figure().axes[0].get_lines()) == 2
+    assert result.chance == 0.5
+
+
+def test_the_command_prints_what_the_function_returns(tiny, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "compared"
+    recipe = Recipe(data=str(tiny), model="mlp", epochs=2, batch=20)
+    result = outspan.compare(recipe, policies="none, random", seeds=2, out=str(out))
+    before = sorted(path.stat().st_mtime_ns for path in out.glob("*/step-*.safetensors"))
+    changes = [f"data={tiny}", "model=mlp", "epochs=2", "batch=20"]
+    arguments = ["--policies", "none,random", "--seeds", "2", *(x for change in changes for x in ("--set", change))]
+    monkeypatch.setattr("sys.argv", ["outspan", "compare", *arguments, "-o", str(out)])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert exited.value.code == 0
+    printed = capsys.readouterr().out
+    for policy, entry in result.policies.items():
+        assert f"{100 * entry.mean:.2f} ± {100 * entry.std:.2f}" in next(
+            x for x in printed.splitlines() if x.startswith(policy)
+        )
+    assert all(sentence in printed for sentence in result.verdicts)
+    assert sorted(path.stat().st_mtime_ns for path in out.glob("*/step-*.safetensors")) == before  # nothing was trained again
+
+
+def test_a_recipe_file_and_what_is_refused(tiny, tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text(f'data = "{tiny}"\nmodel = "mlp"\nepochs = 3\nbatch = 20\n')
+    result = outspan.compare(path, policies=["none"], seeds=1, out=tmp_path / "one", epochs=1)
+    assert (result.recipe.model, result.recipe.epochs) == ("mlp", 1)
+    assert result.verdicts[0] == "Only one policy: nothing to compare."
+    for keys, message in (
+        ({"policy": "none"}, "compare sets policy itself"),
+        ({"seed": 3}, "compare sets seed itself"),
+        ({"epoch": 3}, "unknown key 'epoch', did you mean 'epochs'"),
+        ({"policies": ["nne"]}, "unknown policy 'nne'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            outspan.compare(path, out=tmp_path / "refused", **keys)
+    assert not (tmp_path / "refused").exists()

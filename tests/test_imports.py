@@ -12,7 +12,7 @@ import outspan
 
 ROOT = Path(outspan.__file__).parent
 FLOORS = [
-    {"shapes", "rng", "plan", "config", "limits", "files", "children", "messages", "devices"},
+    {"shapes", "rng", "plan", "plan_parsing", "config", "limits", "files", "children", "messages", "devices"},
     {"transforms", "kernels", "text", "figures"},
     {"data", "models"},
     {"policies"},

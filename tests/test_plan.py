@@ -118,7 +118,7 @@ def test_refuses_what_does_not_fit(change, message, unchecked):
 
 
 def test_of_refuses_levels_of_another_shape():
-    with pytest.raises(ValueError, match=r"levels must have one entry a step, \[2, 0\], got \[1, 0\]"):
+    with pytest.raises(ValueError, match=r"levels must have one entry per step, \[2, 0\], got \[1, 0\]"):
         Plan.of([["invert", "blur"], []], levels=[[0.0], []])
     with pytest.raises(ValueError, match="at least one plan"):
         Plan.cat([])
@@ -178,10 +178,10 @@ def test_indexing_takes_numpy_and_lists_of_booleans():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Plan.of(["rotate"]), "steps must be a list of names a row, got 'rotate'"),
+        (lambda: Plan.of(["rotate"]), "steps must be one list of names per row, got 'rotate'"),
         (lambda: Plan.of([["cutout"]], places=[[[0.5, 0.5]]]), r"a place must be 4 numbers, got \[0.5, 0.5\]"),
         (lambda: Plan.of([["cutout"]], places=[[0.5]]), "a place must be 4 numbers"),
-        (lambda: Plan.of([["mixup"]], partners=[[0.7]]), "a partner must be a row's number, got 0.7"),
+        (lambda: Plan.of([["mixup"]], partners=[[0.7]]), "a partner must be a row number, got 0.7"),
         (lambda: Plan.from_json("[" * 200_000), "nested too deeply"),
         (lambda: Plan.from_json(json.dumps({**GOOD, "ops": [[0.9]]})), "ops must be .*whole numbers only"),
     ],

@@ -1,44 +1,36 @@
-"""A plan says, row by row, which transforms a sample gets, how strongly, where, and mixed with whom.
+"""A plan lists, row by row, which transforms a sample gets, at which level, at which place, and mixed with which row.
 
-All randomness of an augmentation is in its plan, so it can be printed, stored, replayed and moved to
-any device. This module holds plans and computes no pixels; `outspan.apply` executes them.
+All randomness of an augmentation is in its plan. So a plan can be printed, stored, replayed and moved to any device.
+This module computes no pixels; `outspan.apply` executes plans.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from outspan.messages import shown
+from outspan.plan_parsing import DTYPES, check_range, fill_column, parse_json
 from outspan.shapes import Float32, Int16, Int64
-
-_DTYPES = {
-    "ops": torch.int16,
-    "levels": torch.float32,
-    "places": torch.float32,
-    "partners": torch.int64,
-    "source": torch.int64,
-    "out": torch.int64,
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Plan:
-    """N rows of L steps over a batch of images; `out` names the rows that come out, in order.
+    """N rows of L steps over a batch of images; `out` lists the rows that are returned, in order.
 
-    Row i starts as image `source[i]`. Step t applies `names[ops[i, t]]` at `levels[i, t]`; -1 leaves the
-    row alone. A mixing transform takes in row `partners[i, t]` as it stands before step t.
+    Row i starts as image `source[i]`. Step t applies `names[ops[i, t]]` at `levels[i, t]`; op -1 leaves the
+    row unchanged. A mixing transform reads row `partners[i, t]` in its state before step t.
     """
 
     names: tuple[str, ...]
     ops: Int16[Tensor, "N L"]
     levels: Float32[Tensor, "N L"]
-    places: Float32[Tensor, "N L 4"]  # where, as fractions in [0, 1)
-    partners: Int64[Tensor, "N L"]  # a row of this plan; -1 is none
+    places: Float32[Tensor, "N L 4"]  # positions in the image, as fractions in [0, 1)
+    partners: Int64[Tensor, "N L"]  # a row of this plan; -1: none
     source: Int64[Tensor, " N"]
     out: Int64[Tensor, " M"]
 
@@ -46,10 +38,10 @@ class Plan:
         self.check()
 
     def check(self) -> None:
-        """Raise a ValueError if types, shapes or row numbers do not fit together, as after a change in place."""
-        if len(set(self.names)) < len(self.names):  # an executor finds a transform by its name
-            twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise ValueError(f"names must be different, got {shown(twice)} twice")
+        """Raise a ValueError if dtypes, shapes or row numbers are not consistent, for example after a change in place."""
+        if len(set(self.names)) < len(self.names):  # executors look transforms up by name
+            duplicate = next(name for name in self.names if self.names.count(name) > 1)
+            raise ValueError(f"names must be different, got {shown(duplicate)} twice")
         if self.ops.ndim != 2:
             raise ValueError(f"ops must have shape [rows, steps], got {list(self.ops.shape)}")
         rows, steps = self.ops.shape
@@ -63,30 +55,30 @@ class Plan:
         }
         for name, shape in shapes.items():
             tensor = getattr(self, name)
-            if tensor.dtype != _DTYPES[name] or not tensor.is_cpu:
-                raise ValueError(f"{name} must be {_DTYPES[name]} on the cpu, got {tensor.dtype} on {tensor.device}")
+            if tensor.dtype != DTYPES[name] or not tensor.is_cpu:
+                raise ValueError(f"{name} must be {DTYPES[name]} on the cpu, got {tensor.dtype} on {tensor.device}")
             if tensor.shape != shape:
                 raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}")
         self._check_indices()
 
     def _check_indices(self) -> None:
         rows = self.ops.shape[0]
-        _check_range("ops", self.ops, -1, len(self.names))
-        _check_range("partners", self.partners, -1, rows)
-        _check_range("out", self.out, 0, rows)
-        _check_range("source", self.source, 0, None)
+        check_range("ops", self.ops, -1, len(self.names))
+        check_range("partners", self.partners, -1, rows)
+        check_range("out", self.out, 0, rows)
+        check_range("source", self.source, 0, None)
 
     def has_valid_layout(self) -> bool:
         """Return whether the tensors still have the sizes checked at construction; their values are not checked.
 
-        `resize_` and `.data =` can change them later. A kernel that is given addresses would then read past the end.
+        `resize_` and `.data =` can change them later. A kernel gets addresses and would then read past the end.
         """
         if self.ops.ndim != 2 or self.out.ndim != 1:
             return False
         rows, steps = self.ops.shape
         entries = rows * steps
         return (
-            # In bytes: a fraction of the time that shapes and dtypes take.
+            # Sizes in bytes: comparing shapes and dtypes takes several times as long.
             self.ops.nbytes == 2 * entries
             and self.levels.nbytes == 4 * entries
             and self.places.nbytes == 16 * entries
@@ -112,7 +104,7 @@ class Plan:
         source: Sequence[int] | None = None,
         out: Sequence[int] | None = None,
     ) -> "Plan":
-        """Build a plan from names, a list of transforms a row; by default row i reads image i.
+        """Build a plan from names: one list of transforms per row. By default row i reads image i.
 
         >>> Plan.of([["rotate", "invert"], []], levels=[[0.5, 0.0], []])
         Plan of 2 rows, 2 steps
@@ -121,7 +113,7 @@ class Plan:
         """
         for row in steps:
             if isinstance(row, str):
-                raise ValueError(f"steps must be a list of names a row, got {row!r} for a row")
+                raise ValueError(f"steps must be one list of names per row, got {row!r} for a row")
         names = tuple(dict.fromkeys(name for row in steps for name in row))
         rows, depth = len(steps), max(map(len, steps), default=0)
         ops = torch.full((rows, depth), -1, dtype=torch.int16)
@@ -132,10 +124,8 @@ class Plan:
             "places": torch.zeros((rows, depth, 4)),
             "partners": torch.full((rows, depth), -1, dtype=torch.int64),
         }
-        for key, given in (("levels", levels), ("places", places), ("partners", partners)):
-            for i, row in enumerate(_fitting(key, given, steps)):
-                for t, value in enumerate(row):
-                    columns[key][i, t] = _entry(key, value)
+        for name, values in (("levels", levels), ("places", places), ("partners", partners)):
+            fill_column(name, columns[name], values, steps)
         return cls(
             names,
             ops,
@@ -148,15 +138,15 @@ class Plan:
 
     @classmethod
     def cat(cls, plans: Sequence["Plan"]) -> "Plan":
-        """Put plans over the same images under one another; the outputs follow in the same order."""
+        """Concatenate the rows of plans over the same images; the outputs are concatenated in the same order."""
         if not plans:
             raise ValueError("cat needs at least one plan, got none")
         names = tuple(dict.fromkeys(name for plan in plans for name in plan.names))
         depth = max(plan.ops.shape[1] for plan in plans)
-        parts: dict[str, list[Tensor]] = {name: [] for name in _DTYPES}
+        parts: dict[str, list[Tensor]] = {name: [] for name in DTYPES}
         first = 0
         for plan in plans:
-            plan._check_indices()  # a negative row would become a row of the plan before
+            plan._check_indices()  # a negative row would become a row of the previous plan
             rows, steps = plan.ops.shape
             moved = torch.where(plan.partners >= 0, plan.partners + first, plan.partners)
             pad = (0, depth - steps)
@@ -170,7 +160,7 @@ class Plan:
         return cls(names, **{name: torch.cat(tensors) for name, tensors in parts.items()})
 
     def then(self, other: "Plan") -> "Plan":
-        """Append the steps of another plan, whose row k goes on from this plan's output k; partners likewise."""
+        """Append the steps of another plan, whose row k continues output k of this plan; its partners are outputs too."""
         self._check_indices()
         other._check_indices()
         rows, plain = len(self.ops), self._is_plain()
@@ -209,13 +199,13 @@ class Plan:
         )
 
     def __len__(self) -> int:
-        """Return how many images come out."""
+        """Return the number of outputs."""
         return len(self.out)
 
     def __getitem__(self, rows: SupportsIndex | slice | Sequence[int] | np.ndarray | Tensor) -> "Plan":
-        """Return the plan of some outputs alone: `apply(images, plan[rows])` is `apply(images, plan)[rows]`.
+        """Return the plan of these outputs alone: `apply(images, plan[rows])` is `apply(images, plan)[rows]`.
 
-        It keeps the rows that these mix with, cut off where they are no longer needed.
+        The rows that they mix with are kept, up to the last step that reads them.
         """
         self._check_indices()
         if not isinstance(rows, slice):
@@ -223,7 +213,7 @@ class Plan:
             rows = rows if rows.dtype == torch.bool else rows.long()
         out = self.out[rows]
         count, steps = self.ops.shape
-        need = torch.full((count,), -1)  # a row is needed up to this step; -1: not at all
+        need = torch.full((count,), -1)  # the step up to which a row is needed; -1: not needed
         need[out] = steps
         for t in reversed(range(steps)):
             mixing = (need > t) & (self.ops[:, t] >= 0) & (self.partners[:, t] >= 0)
@@ -244,36 +234,14 @@ class Plan:
         )
 
     def to_json(self) -> str:
-        """Return the plan as JSON text that `Plan.from_json` reads back to the bit."""
-        return json.dumps({"names": self.names, **{name: getattr(self, name).tolist() for name in _DTYPES}})
+        """Return the plan as JSON text; `Plan.from_json` restores it bit for bit."""
+        return json.dumps({"names": self.names, **{name: getattr(self, name).tolist() for name in DTYPES}})
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
-        """Read a plan from JSON text; anything but a whole plan is a ValueError."""
-        try:
-            value: Any = json.loads(text)  # JSONDecodeError is a ValueError
-        except RecursionError:
-            raise ValueError("not a plan: nested too deeply") from None
-        known = ["names", *_DTYPES]
-        if not isinstance(value, dict) or sorted(value) != sorted(known):
-            found = sorted(value) if isinstance(value, dict) else type(value).__name__
-            raise ValueError(f"a plan has the keys {', '.join(known)}, got {shown(found)}")
-        names = value["names"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"names must be a list of strings, got {names!r:.100}")
-        tensors = {}
-        for name, dtype in _DTYPES.items():
-            try:
-                tensors[name] = torch.tensor(value[name], dtype=dtype)
-                if tensors[name].tolist() != value[name] and not dtype.is_floating_point:
-                    raise ValueError("whole numbers only")
-            except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-                raise ValueError(f"{name} must be nested lists of numbers of one shape: {error}") from None
-        rows = tensors["source"].numel()
-        for name, shape in {"ops": (rows, 0), "levels": (rows, 0), "places": (rows, 0, 4), "partners": (rows, 0)}.items():
-            if not tensors[name].numel():  # an empty list has lost its shape
-                tensors[name] = tensors[name].reshape(shape)
-        return cls(tuple(names), **tensors)
+        """Read a plan from JSON text; text that is not a complete plan raises a ValueError."""
+        names, tensors = parse_json(text)
+        return cls(names, **tensors)
 
     def __repr__(self) -> str:
         rows, steps = self.ops.shape
@@ -282,8 +250,9 @@ class Plan:
         return "\n".join(lines + (["  …"] if rows > 8 else []))
 
     def _ops_by(self, names: tuple[str, ...]) -> Tensor:
-        """Return the ops as they are numbered by other names, which hold all of ours."""
-        renamed = torch.tensor([*(names.index(name) for name in self.names), -1], dtype=torch.int16)  # -1 reads the last
+        """Return the ops as indices into another list of names, which contains all names of this plan."""
+        # Op -1 reads the last entry.
+        renamed = torch.tensor([*(names.index(name) for name in self.names), -1], dtype=torch.int16)
         return renamed[self.ops.long()]
 
     def _is_plain(self) -> bool:
@@ -302,30 +271,3 @@ class Plan:
             if (partner := self.partners[row, t].item()) >= 0:
                 text += f" with row {partner}"
         return text
-
-
-def _entry(key: str, value: Any) -> Tensor:
-    entry = torch.as_tensor(value)
-    if key == "places" and entry.shape != (4,):
-        raise ValueError(f"a place must be 4 numbers, got {value!r}")
-    if key == "partners" and entry.is_floating_point():
-        raise ValueError(f"a partner must be a row's number, got {value!r}")
-    return entry
-
-
-def _fitting(key: str, given: Sequence[Sequence[Any]] | None, steps: Sequence[Sequence[str]]) -> Sequence[Sequence[Any]]:
-    if given is None:
-        return []
-    if [len(row) for row in given] != [len(row) for row in steps]:
-        raise ValueError(f"{key} must have one entry a step, {[len(row) for row in steps]}, got {[len(row) for row in given]}")
-    return given
-
-
-def _check_range(name: str, tensor: Tensor, low: int, high: int | None) -> None:
-    if not tensor.numel():
-        return
-    values = tensor.numpy()  # a fraction of the overhead of torch's own reductions
-    least, most = np.minimum.reduce(values, axis=None), np.maximum.reduce(values, axis=None)
-    if least < low or (high is not None and most >= high):
-        allowed = "not be negative" if high is None else f"lie in [{low}, {high - 1}]"
-        raise ValueError(f"{name} must {allowed}, got {least} to {most}")

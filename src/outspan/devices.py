@@ -1,4 +1,4 @@
-"""How tensors reach a device."""
+"""Copy tensors to a device."""
 
 import torch
 from torch import Tensor

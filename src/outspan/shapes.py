@@ -1,6 +1,6 @@
-"""Names for array types with their shapes.
+"""Type names of tensors with their shapes.
 
-The shapes are checked at run time only under the test suite's import hook. Without jaxtyping, which is
+The shapes are checked at run time only in the test suite, by its import hook. Without jaxtyping, which is
 a development dependency, each name is the plain tensor type.
 """
 

@@ -16,7 +16,7 @@ from outspan import rng
 from outspan.messages import unknown
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw, find_defaults
-from outspan.policies.published import at_share
+from outspan.policies.published import at_fraction
 from outspan.policies.sampler import propose
 from outspan.policies.steps import Proposal, Step
 from outspan.policies.targets import make_targets
@@ -194,7 +194,7 @@ class Adversarial:
         """Return the proposal whose candidate m of a sample comes from policy m, with one of its pairs at random."""
         steps: list[Step] = []
         for operation, magnitude in decisions.view(-1, 2).tolist():
-            steps.append(at_share(self.operations[operation], magnitude / (self.magnitudes - 1)))
+            steps.append(at_fraction(self.operations[operation], magnitude / (self.magnitudes - 1)))
         pairs, policies = self.subpolicies, self.policies
 
         def pick(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:

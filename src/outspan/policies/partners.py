@@ -1,4 +1,4 @@
-"""Whom an image is mixed with: partners of its own class, or of others, in a given share."""
+"""Mixing partners by class: a fraction of the partners has the class of the image."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,52 +12,53 @@ from outspan.shapes import Num
 from outspan.transforms.table import find
 
 
-def check_same_class(share: float) -> None:
-    """Refuse what is neither a share nor -1."""
-    if share != -1 and not 0 <= share <= 1:
-        raise ValueError(f"same_class must lie in [0, 1], or be -1 for partners as they come, got {share}")
+def check_same_class(fraction: float) -> None:
+    """Raise a ValueError unless the value is a fraction or -1."""
+    if fraction != -1 and not 0 <= fraction <= 1:
+        raise ValueError(f"same_class must lie in [0, 1], or be -1 to ignore the classes, got {fraction}")
 
 
 def partners_by_class(
-    plan: Plan, labels: Num[Tensor, "B ..."], share: float, generators: Sequence[np.random.Generator]
+    plan: Plan, labels: Num[Tensor, "B ..."], fraction: float, generators: Sequence[np.random.Generator]
 ) -> Plan:
-    """Draw the partners of mixing steps anew: with probability `share` of the image's own class, else of another.
+    """Redraw the partners of mixing steps: with probability `fraction` from the image's own class, else from another class.
 
-    There is a batch of outputs for each generator, and partners are of the same batch. Each is uniform over those that are
-    allowed; where there is none the image is mixed with itself. Rows that mix in their own image, as AugMix's, stay.
+    The plan has one batch of outputs per generator, and partners come from the same batch. A partner is uniform over the
+    allowed images; if there is none, the image is its own partner. Rows that mix in their own image, as those of AugMix, keep
+    their partners.
     """
     if labels.is_floating_point() or labels.ndim != 1:
         raise ValueError(f"same_class needs class numbers [B], got {labels.dtype} {list(labels.shape)}")
-    mixes = np.array([*(find(name).mixes for name in plan.names), False])  # op -1 reads the last
+    mixes = np.array([*(find(name).mixes for name in plan.names), False])  # op -1 reads the last entry
     ops, source, partners = plan.ops.numpy(), plan.source.numpy(), plan.partners.numpy().copy()
     for rows, rng in zip(np.split(plan.out.numpy(), len(generators)), generators, strict=True):
         pool = _Pool(labels.numpy()[source[rows]])
         for step in range(ops.shape[1]):
-            drawn = rows[pool.draw(share, rng)]
+            drawn = rows[pool.draw(fraction, rng)]
             before = partners[rows, step]
-            own = mixes[ops[rows, step]] & (before >= 0) & (source[before] != source[rows])
-            partners[rows[own], step] = drawn[own]
+            redrawn = mixes[ops[rows, step]] & (before >= 0) & (source[before] != source[rows])
+            partners[rows[redrawn], step] = drawn[redrawn]
     return replace(plan, partners=torch.from_numpy(partners))
 
 
 class _Pool:
-    """The labels of a batch, sorted: each class is a run of it."""
+    """The labels of a batch in sorted order, in which each class is contiguous."""
 
     def __init__(self, labels: np.ndarray) -> None:
         self.order = np.argsort(labels, kind="stable")
-        self.place = np.empty_like(self.order)
-        self.place[self.order] = np.arange(len(labels))
-        runs = labels[self.order]
-        self.start = np.searchsorted(runs, labels, "left")
-        self.count = np.searchsorted(runs, labels, "right") - self.start
+        self.rank = np.empty_like(self.order)
+        self.rank[self.order] = np.arange(len(labels))
+        ordered = labels[self.order]
+        self.start = np.searchsorted(ordered, labels, "left")
+        self.count = np.searchsorted(ordered, labels, "right") - self.start
 
-    def draw(self, share: float, rng: np.random.Generator) -> np.ndarray:
-        """Return for each of the batch another of it: of the same class with this probability, else of another class."""
+    def draw(self, fraction: float, rng: np.random.Generator) -> np.ndarray:
+        """Return a partner for each sample of the batch: of the same class with this probability, else of another class."""
         size = len(self.order)
-        same, at = rng.random(size) < share, rng.random(size)
-        alike = (at * (self.count - 1)).astype(np.int64)
-        alike += self.start + (alike >= self.place - self.start)  # not itself
-        other = (at * (size - self.count)).astype(np.int64)
-        other += self.count * (other >= self.start)  # over its own class
-        there = np.where(same, self.count > 1, self.count < size)
-        return self.order[np.where(there, np.where(same, alike, other), self.place)]
+        same, position = rng.random(size) < fraction, rng.random(size)
+        alike = (position * (self.count - 1)).astype(np.int64)
+        alike += self.start + (alike >= self.rank - self.start)  # skip the sample itself
+        other = (position * (size - self.count)).astype(np.int64)
+        other += self.count * (other >= self.start)  # skip its own class
+        exists = np.where(same, self.count > 1, self.count < size)
+        return self.order[np.where(exists, np.where(same, alike, other), self.rank)]

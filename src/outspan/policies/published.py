@@ -1,4 +1,4 @@
-"""Augmentations as their papers publish them, each a proposal. Ranges are in the unit of our levels."""
+"""Published augmentation methods, each as a proposal. Ranges are converted to levels."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from outspan.transforms.table import TRANSFORMS
 
 
 def _reach(*, degrees: float, shear: float, shift: float, factor: float, bits: int) -> dict[str, float]:
-    """Return the largest level of each of the 14 common transforms; ungraded ones reach 0."""
+    """Return the largest level of each of the 14 common transforms; it is 0 for ungraded ones."""
     level = {
         "rotate": degrees / 30,
         "shear_x": shear / 0.3,
@@ -30,12 +30,12 @@ def _reach(*, degrees: float, shear: float, shift: float, factor: float, bits: i
     return {name: min(level[name], TRANSFORMS[name].limit) for name in sorted(level)}
 
 
-# arXiv:1909.13719 takes AutoAugment's ranges (arXiv:1805.09501, Table 6): 150 of 331 pixels, 30 degrees, 4 to 8 bits.
+# arXiv:1909.13719 uses AutoAugment's ranges (arXiv:1805.09501, Table 6): 150 of 331 pixels, 30 degrees, 4 to 8 bits.
 RANDAUGMENT = MappingProxyType(_reach(degrees=30, shear=0.3, shift=150 / 331, factor=0.9, bits=4))
 
 
 def randaugment(depth: int = 2, magnitude: float = 9) -> Proposal:
-    """RandAugment (arXiv:1909.13719): `depth` of 14 transforms, all at magnitude/30 of their range, either direction."""
+    """RandAugment (arXiv:1909.13719): `depth` of 14 transforms, all at magnitude/30 of their range, with random sign."""
     if not 0 <= magnitude <= 30:
         raise ValueError(f"magnitude must lie in [0, 30], got {magnitude}")
     levels = {name: reach * magnitude / 30 for name, reach in RANDAUGMENT.items()}
@@ -45,7 +45,7 @@ def randaugment(depth: int = 2, magnitude: float = 9) -> Proposal:
 def trivialaugment(*, wide: bool = True, side: int = 32) -> Proposal:
     """TrivialAugment (arXiv:2103.10158): one of 14 transforms at one of 31 strengths.
 
-    The wide ranges move by 32 pixels whatever the size, so they need the image's side.
+    The wide ranges translate by 32 pixels at any image size, so they need the side of the images.
     """
     narrow = _reach(degrees=30, shear=0.3, shift=10 / 32, factor=0.9, bits=4)
     reach = _reach(degrees=135, shear=0.99, shift=32 / side, factor=0.99, bits=6) if wide else narrow
@@ -53,9 +53,9 @@ def trivialaugment(*, wide: bool = True, side: int = 32) -> Proposal:
 
 
 def uniformaugment(depth: int = 2) -> Proposal:
-    """UniformAugment (arXiv:2003.14348): transforms, strengths and probabilities all uniform; U(0, 1) comes to ½.
+    """UniformAugment (arXiv:2003.14348): uniform transforms, strengths and probabilities; U(0, 1) is equivalent to 1/2.
 
-    Its space is Fast AutoAugment's: inversion and cutout up to a fifth of the side, and no identity.
+    Its transforms are those of Fast AutoAugment: with inversion and cutout up to a fifth of the side, without identity.
     """
     reach = {name: top for name, top in RANDAUGMENT.items() if name != "identity"} | {"invert": 0.0, "cutout": 0.4}
     return any_of([Step(name, 0.0, top, 0.5, mirrored=TRANSFORMS[name].signed) for name, top in reach.items()], depth)
@@ -69,40 +69,40 @@ def autoaugment(data: str = "cifar") -> Proposal:
 
 
 def _published(name: str, probability: str, magnitude: str = "0") -> Step:
-    """Read "rotate 0.7 2": with probability 0.7 at 2 of 9 of its range."""
-    return at_share(name, float(magnitude) / 9, float(probability))
+    """Read "rotate 0.7 2": with probability 0.7 at 2/9 of its range."""
+    return at_fraction(name, float(magnitude) / 9, float(probability))
 
 
-def at_share(name: str, share: float, probability: float = 1.0) -> Step:
-    """Return a transform at a share of AutoAugment's range."""
-    if name in ("brightness", "color", "contrast", "sharpness"):  # from 0.1 to 1.9: one direction, the identity halfway
-        return Step(name, 2 * share - 1, 2 * share - 1, probability)
+def at_fraction(name: str, fraction: float, probability: float = 1.0) -> Step:
+    """Return the step of a transform at a fraction of AutoAugment's range."""
+    if name in ("brightness", "color", "contrast", "sharpness"):  # factors from 0.1 to 1.9, the identity in the middle
+        return Step(name, 2 * fraction - 1, 2 * fraction - 1, probability)
     reach = 2 * 60 / 331 if name == "cutout" else RANDAUGMENT.get(name, 0.0)
-    return Step(name, reach * share, reach * share, probability, mirrored=TRANSFORMS[name].signed)
+    return Step(name, reach * fraction, reach * fraction, probability, mirrored=TRANSFORMS[name].signed)
 
 
 def mixup(alpha: float = 1.0) -> Proposal:
-    """Mixup (arXiv:1710.09412): every image with another, at a weight from Beta(alpha, alpha)."""
+    """Mixup (arXiv:1710.09412): blend every image with another one, with a weight from Beta(alpha, alpha)."""
     return partial(_draw_mixed, sequence(Step("mixup")), alpha)
 
 
 def cutmix(alpha: float = 1.0) -> Proposal:
-    """CutMix (arXiv:1905.04899): another image in a square of area 1 - Beta(alpha, alpha)."""
+    """CutMix (arXiv:1905.04899): paste a square of another image, of area 1 - Beta(alpha, alpha)."""
     return partial(_draw_mixed, sequence(Step("cutmix")), alpha)
 
 
 def _draw_mixed(whole: Proposal, alpha: float, size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
     plan = whole(size, rng=rng, candidates=candidates)
-    share = rng.beta(alpha, alpha, tuple(plan.ops.shape))
-    levels = np.sqrt(1 - share) if plan.names == ("cutmix",) else share
+    weight = rng.beta(alpha, alpha, tuple(plan.ops.shape))
+    levels = np.sqrt(1 - weight) if plan.names == ("cutmix",) else weight
     return replace(plan, levels=torch.from_numpy(levels.astype(np.float32)))
 
 
 def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float = 1.0) -> Proposal:
     """AugMix (arXiv:1912.02781): `width` chains of 1 to `depth` transforms, mixed with one another and with the image.
 
-    The chains are helper rows that the image's row blends in one after the other, in bytes. The paper leaves colour,
-    contrast, brightness and sharpness out, since its test corruptions contain them, and posterizes from 4 bits down.
+    The chains are helper rows. The image's row blends them in one after the other, in bytes. The paper omits color,
+    contrast, brightness and sharpness, because its test corruptions contain them, and posterizes to at most 4 bits.
     """
     if not 0 < severity <= 10:
         raise ValueError(f"severity must lie in (0, 10], got {severity}")
@@ -122,11 +122,11 @@ def _draw_augmix(
     lengths = torch.from_numpy(rng.integers(1, depth + 1, rows * width))
     ops = chain.ops.masked_fill(torch.arange(depth) >= lengths.unsqueeze(1), -1)
     blend = len(chain.names)
-    kept = rng.beta(alpha, alpha, (rows, 1))  # the share of the image itself
-    shares = (1 - kept) * rng.dirichlet(np.full(width, alpha), rows)
-    # Blended in one after the other: each weight is its share of what is left after the later ones.
-    left = np.cumsum(np.concatenate([kept, shares], axis=1), axis=1)[:, 1:]
-    weights = torch.from_numpy((shares / np.maximum(left, 1e-12)).clip(0, 1).astype(np.float32))
+    kept = rng.beta(alpha, alpha, (rows, 1))  # the weight of the image itself
+    fractions = (1 - kept) * rng.dirichlet(np.full(width, alpha), rows)
+    # The chains are blended in one after the other: a weight is relative to the image and the chains up to this one.
+    totals = np.cumsum(np.concatenate([kept, fractions], axis=1), axis=1)[:, 1:]
+    weights = torch.from_numpy((fractions / np.maximum(totals, 1e-12)).clip(0, 1).astype(np.float32))
     helpers = torch.arange(rows * width).view(rows, width) + rows
     return Plan(
         (*chain.names, "mixup"),
@@ -140,7 +140,7 @@ def _draw_augmix(
 
 
 def _corners(images: torch.Tensor, chains: torch.Tensor, empty: float) -> torch.Tensor:
-    """Put the images' late steps above the chains' early ones, and `empty` in the other two corners."""
+    """Return a block matrix: the late steps of the images above the early steps of the chains, `empty` in the other blocks."""
     early = images.new_full((len(images), chains.shape[1]), empty)
     late = chains.new_full((len(chains), images.shape[1]), empty)
     return torch.cat([torch.cat([early, images], dim=1), torch.cat([chains, late], dim=1)])
@@ -148,27 +148,28 @@ def _corners(images: torch.Tensor, chains: torch.Tensor, empty: float) -> torch.
 
 _CROP = Step("random_crop")  # 4 of 32 pixels, reflected
 _FLIP = Step("horizontal_flip", probability=0.5)
-_MIX = Step("mixup", 0.0, 1.0, 0.5)  # the authors' code mixes about half of the images, at any weight
+_MIX = Step("mixup", 0.0, 1.0, 0.5)  # the authors' code mixes about half of the images, with a uniform weight
 _JITTER = tuple(Step(name, 0.0, 0.4 / 0.9, mirrored=True) for name in ("brightness", "contrast", "color"))
 
-# What the paper applies after Algorithm 1 (Section 5), and alone as its baseline.
+# The default transforms that the paper applies after Algorithm 1 (Section 5).
 DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
     {
         "none": sequence(),
         "cifar": sequence(_CROP, _FLIP, Step("cutout"), _MIX),
-        "cifar-cutout": sequence(_CROP, _FLIP, Step("cutout")),  # as RandAugment, TrivialAugment and AutoAugment take
+        "cifar-cutout": sequence(_CROP, _FLIP, Step("cutout")),  # as RandAugment, TrivialAugment and AutoAugment use
         "svhn": sequence(_CROP, Step("cutout")),
         "flip": sequence(_FLIP),
         "imagenet": sequence(Step("resized_crop"), _FLIP, *_JITTER, _MIX),
-        "imagenet-cropped": sequence(_FLIP, *_JITTER, _MIX),  # where images are cropped as they are read
-        "mixup": mixup(),  # every image, after whatever the policy does
+        "imagenet-cropped": sequence(_FLIP, *_JITTER, _MIX),  # for images that are cropped when they are read
+        "mixup": mixup(),  # every image, after the policy's transforms
     }
 )
+# The augmentation of the paper's baseline.
 BASELINES: Mapping[str, Proposal] = MappingProxyType(
     {
         "none": sequence(),
         "cifar": sequence(_CROP, _FLIP),
-        "svhn": sequence(Step("cutout")),  # on every image, uncropped
+        "svhn": sequence(Step("cutout")),  # on every image, without a crop
         "imagenet": sequence(Step("resized_crop"), _FLIP),
         "imagenet-cropped": sequence(_FLIP),
     }

@@ -59,6 +59,8 @@ class Recipe:
     score_every: int = 1
     magnitude: float = 9.0  # of RandAugment
     defaults: str = "none"
+    strength: float = 1.0  # scales the levels and probabilities of the policy's transforms, not of the defaults
+    finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
     same_class: float = -1.0  # fraction of mixing partners with the same class; -1 draws partners from all classes
     adversaries: int = 8  # number of policies per image, of "adversarial"
     subpolicies: int = 5  # pairs of operations in each of them
@@ -109,6 +111,8 @@ class StudyKeys(TypedDict, total=False):
     score: str
     score_every: int
     magnitude: float
+    strength: float
+    finish: float
     adversaries: int
     subpolicies: int
     controller_lr: float

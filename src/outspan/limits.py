@@ -82,6 +82,8 @@ LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
         "score": OneOf(("loss", "excess")),
         "score_every": Between(1, 1_000_000_000),
         "magnitude": Between(0, 30, whole=False),
+        "strength": Between(0, 4.5, whole=False),  # the largest limit of a transform
+        "finish": _FRACTION,
         "same_class": Between(0, 1, whole=False, other=-1),
         "adversaries": Between(2, 1024),
         "subpolicies": Between(1, 100),

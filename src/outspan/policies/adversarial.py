@@ -19,6 +19,7 @@ from outspan.policies.drawing import draw, find_defaults
 from outspan.policies.published import at_fraction
 from outspan.policies.sampler import propose
 from outspan.policies.steps import Proposal, Step
+from outspan.policies.strength import check_strength, strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Int64, Num, describe
 from outspan.transforms.normalize import Preprocess
@@ -101,6 +102,9 @@ class Adversarial:
     classes: int
     defaults: str | Proposal = "none"
     preprocess: Preprocess | None = None  # None scales bytes to [0, 1]
+    strength: float = 1.0  # scales the levels and probabilities of the proposal, not of the defaults
+    finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
+    steps: int | None = None  # total number of steps of the run; needed for `finish`
     seed: int = 0
     controller: Controller = field(init=False, repr=False)
     _optimizer: torch.optim.Adam = field(init=False, repr=False)
@@ -118,6 +122,7 @@ class Adversarial:
             if name not in OPERATIONS:
                 raise unknown("operation", name, OPERATIONS)
         find_defaults(self.defaults)
+        check_strength(self.strength, self.finish, self.steps)
         with torch.random.fork_rng([]):
             torch.manual_seed(rng.derive(self.seed, "controller"))
             sizes = len(self.operations), self.magnitudes, self.subpolicies
@@ -129,16 +134,19 @@ class Adversarial:
         """Return `policies` augmented samples for each sample of the batch; those of one sample are adjacent."""
         check_batch(inputs, labels, self.preprocess)
         propose = self._policies_of(step // self.update_every)[1]
-        plan = draw(propose, self.defaults, len(inputs), seed=self.seed, step=step, candidates=self.policies)
+        strength = strength_at(step, self.strength, self.finish, self.steps)
+        options = {"seed": self.seed, "step": step, "candidates": self.policies, "strength": strength}
+        plan = draw(propose, self.defaults, len(inputs), **options)
         return Batch(execute(inputs, plan, self.preprocess), make_targets(inputs, labels, plan, self.classes), plan)
 
     def learn(self, losses: Float32[Tensor, " BM"], *, step: int) -> None:
         """Add the losses of a batch that this policy returned; at the end of a round, update the controller."""
         if len(losses) % self.policies:
             raise ValueError(f"losses must be {self.policies} per sample, one of each policy, got {len(losses)} in all")
-        rows = losses.view(-1, self.policies)
-        self._sums, self._samples = self._sums.to(losses.device) + rows.sum(0), self._samples + len(rows)
-        if (step + 1) % self.update_every == 0:
+        if strength_at(step, self.strength, self.finish, self.steps):  # in the finish all policies do the same
+            rows = losses.view(-1, self.policies)
+            self._sums, self._samples = self._sums.to(losses.device) + rows.sum(0), self._samples + len(rows)
+        if (step + 1) % self.update_every == 0 and self._samples:
             means = self._sums.cpu() / self._samples
             self._sums, self._samples = torch.zeros_like(self._sums), 0
             if not bool(means.isfinite().all()):

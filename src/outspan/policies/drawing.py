@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from outspan import rng
 from outspan.messages import shown
 from outspan.plan import Plan
+from outspan.policies.proposals import sequence
 from outspan.policies.published import DEFAULTS
 from outspan.policies.sampler import draw_together
 from outspan.policies.steps import Proposal, Schedule
+from outspan.policies.strength import scale
 
 
 def find_defaults(defaults: str | Proposal) -> Proposal:
@@ -20,18 +22,34 @@ def find_defaults(defaults: str | Proposal) -> Proposal:
 
 
 def draw(
-    propose: Proposal | Schedule, defaults: str | Proposal, size: int, *, seed: int, step: int, candidates: int = 1
+    propose: Proposal | Schedule,
+    defaults: str | Proposal,
+    size: int,
+    *,
+    seed: int,
+    step: int,
+    candidates: int = 1,
+    strength: float = 1.0,
 ) -> Plan:
-    """Draw the plan of a step: the proposal's transforms, then the defaults."""
-    return draw_several(propose, defaults, size, seeds=[seed], step=step, candidates=candidates)
+    """Draw the plan of a step: the proposal's transforms, scaled by `strength`, then the defaults."""
+    return draw_several(propose, defaults, size, seeds=[seed], step=step, candidates=candidates, strength=strength)
 
 
 def draw_several(
-    propose: Proposal | Schedule, defaults: str | Proposal, size: int, *, seeds: Sequence[int], step: int, candidates: int = 1
+    propose: Proposal | Schedule,
+    defaults: str | Proposal,
+    size: int,
+    *,
+    seeds: Sequence[int],
+    step: int,
+    candidates: int = 1,
+    strength: float = 1.0,
 ) -> Plan:
     """Draw the plans of one step for several seeds as one plan; the batches of the seeds follow one another."""
     propose = propose.at(step) if isinstance(propose, Schedule) else propose
+    propose = propose if strength else sequence()
     plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds], candidates)
+    plan = scale(plan, strength, [rng.generator(seed, "strength", step) for seed in seeds]) if strength != 1 else plan
     if defaults == "none":
         return plan
     generators = [rng.generator(seed, "defaults", step) for seed in seeds]

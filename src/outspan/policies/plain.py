@@ -11,6 +11,7 @@ from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw_several, find_defaults
 from outspan.policies.partners import check_same_class, partners_by_class
 from outspan.policies.steps import Proposal, Schedule
+from outspan.policies.strength import check_strength, strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Inputs, Num
 from outspan.transforms.normalize import Preprocess
@@ -26,10 +27,14 @@ class Plain:
     classes: int
     defaults: str | Proposal = "none"
     preprocess: Preprocess | None = None  # None scales bytes to [0, 1]
+    strength: float = 1.0  # scales the levels and probabilities of the proposal, not of the defaults
+    finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
+    steps: int | None = None  # total number of steps of the run; needed for `finish`
     seed: int = 0
 
     def __post_init__(self) -> None:
         find_defaults(self.defaults)
+        check_strength(self.strength, self.finish, self.steps)
         check_same_class(self.same_class)
 
     def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
@@ -43,7 +48,8 @@ class Plain:
 
     def draw_several(self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int) -> Plan:
         """Draw the plans of one step for several seeds as one plan; `labels` are those of all seeds' batches, in order."""
-        plan = draw_several(self.propose, self.defaults, len(labels) // len(seeds), seeds=seeds, step=step)
+        size, strength = len(labels) // len(seeds), strength_at(step, self.strength, self.finish, self.steps)
+        plan = draw_several(self.propose, self.defaults, size, seeds=seeds, step=step, strength=strength)
         if self.same_class < 0:
             return plan
         return partners_by_class(plan, labels, self.same_class, [rng.generator(seed, "partners", step) for seed in seeds])

@@ -40,6 +40,9 @@ class Common(TypedDict):
     classes: int
     defaults: str
     preprocess: Preprocess
+    strength: float
+    finish: float
+    steps: int
     seed: int
 
 
@@ -59,14 +62,22 @@ class Context:
     def common(self) -> Common:
         """The arguments that all policies take."""
         recipe = self.recipe
-        return {"classes": self.classes, "defaults": recipe.defaults, "preprocess": self.preprocess, "seed": recipe.seed}
+        return {
+            "classes": self.classes,
+            "defaults": recipe.defaults,
+            "preprocess": self.preprocess,
+            "strength": recipe.strength,
+            "finish": recipe.finish,
+            "steps": recipe.epochs * self.epoch_steps,
+            "seed": recipe.seed,
+        }
 
 
 @dataclass(frozen=True)
 class Spec:
     """A policy of a recipe: how to build it, which keys of the recipe it reads, and its properties.
 
-    All policies read `defaults`. Policies that do not use the model also read `same_class`.
+    All policies read `defaults`, `strength` and `finish`. Policies that do not use the model also read `same_class`.
     """
 
     build: Callable[[Context], Policy]

@@ -17,6 +17,7 @@ from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw, find_defaults
 from outspan.policies.losses import soft_cross_entropy
 from outspan.policies.steps import Proposal, Schedule
+from outspan.policies.strength import check_strength, strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Int64, Num
 from outspan.transforms.normalize import Preprocess
@@ -45,6 +46,9 @@ class Uncertain:
     classes: int | None = None  # None takes the number of the model's logits
     defaults: str | Proposal = "none"
     preprocess: Preprocess | None = None  # None scales bytes to [0, 1]
+    strength: float = 1.0  # scales the levels and probabilities of the proposal, not of the defaults
+    finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
+    steps: int | None = None  # total number of steps of the run; needed for `finish`
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -66,13 +70,16 @@ class Uncertain:
             how = 'a function of (logits, targets, reduction="none"), as torch.nn.functional has'
             raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
         find_defaults(self.defaults)
+        check_strength(self.strength, self.finish, self.steps)
 
     def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Return `keep` augmented samples for each sample of the batch; those of one sample are adjacent."""
         check_batch(inputs, labels, self.preprocess)
-        scoring = step % self.score_every == 0 and self.keep < self.candidates
+        strength = strength_at(step, self.strength, self.finish, self.steps)
+        scoring = step % self.score_every == 0 and self.keep < self.candidates and strength > 0
         count = self.candidates if scoring else self.keep
-        plan = draw(self.propose, self.defaults, len(inputs), seed=self.seed, step=step, candidates=count)
+        options = {"seed": self.seed, "step": step, "candidates": count, "strength": strength}
+        plan = draw(self.propose, self.defaults, len(inputs), **options)
         augmented = execute(inputs, plan, self.preprocess)
         if not scoring:
             return Batch(augmented, make_targets(inputs, labels, plan, self._count_classes(augmented)), plan)

@@ -1,0 +1,51 @@
+"""Strength: one number that scales the transforms of any proposal, and the finish of a run without them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from outspan.limits import LIMITS
+from outspan.messages import shown
+from outspan.plan import Plan
+from outspan.transforms.table import find
+
+
+def check_strength(strength: float, finish: float, steps: int | None) -> None:
+    """Raise a ValueError for a strength or a finish out of range, or for a finish without the number of steps."""
+    for name, value in (("strength", strength), ("finish", finish)):
+        if not LIMITS[name].holds(value):
+            raise ValueError(f"{name} is out of range, got {shown(value)} (allowed: {LIMITS[name]})")
+    if steps is not None and steps < 1:
+        raise ValueError(f"steps must be at least 1, the total number of steps of the run, got {steps}")
+    if finish and steps is None:
+        raise ValueError(f"finish needs steps, the total number of steps of the run: add steps=..., got finish={finish}")
+
+
+def strength_at(step: int, strength: float, finish: float, steps: int | None) -> float:
+    """Return the strength of a step: 0 in the last fraction `finish` of the steps.
+
+    >>> [strength_at(step, 0.5, 0.25, 8) for step in range(8)]
+    [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.0, 0.0]
+    """
+    return 0.0 if finish and steps is not None and step >= round((1 - finish) * steps) else strength
+
+
+def scale(plan: Plan, strength: float, generators: Sequence[np.random.Generator]) -> Plan:
+    """Scale the levels of a plan, and below 1 also the probability of each of its transforms.
+
+    Levels beyond the limit of a transform become the limit. `generators` are those of the batches that follow one another in
+    the plan; the draws of a batch depend on its own generator alone.
+    """
+    if strength == 1 or not plan.ops.numel():
+        return plan
+    lowest, highest = torch.tensor([find(name).levels for name in plan.names]).T
+    op = plan.ops.clamp(min=0).long()
+    levels = (plan.levels * strength).clamp(lowest[op], highest[op])
+    if strength > 1:
+        return replace(plan, levels=levels)
+    rows, depth = plan.ops.shape
+    draws = np.concatenate([rng.random((rows // len(generators), depth), dtype=np.float32) for rng in generators])
+    kept = torch.from_numpy(draws) < strength
+    return replace(plan, levels=levels, ops=torch.where(kept, plan.ops, -1))

@@ -47,10 +47,11 @@ from outspan.policies.published import randaugment, trivialaugment
 from outspan.policies.table import parse_transforms
 from outspan.policies.targets import make_targets
 from outspan.policies.uncertain import Uncertain, choose
-from outspan.training.graphs import Learner, Replayed
-from outspan.training.loop import algorithms
-from outspan.training.state import State, initial, lr_at, make_optimizer, take_step
-from outspan.training.trained import accuracy, last_step, predict
+from outspan.training.graphs import Replayed
+from outspan.training.logits import accuracy, compute_logits
+from outspan.training.setup import algorithms, make_preprocess
+from outspan.training.state import State, initial, make_optimizer
+from outspan.training.step import Learner, lr_at, take_step
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import find
 
@@ -451,7 +452,7 @@ class Bench:
             train, self.validation = train.take(torch.arange(options.images)), hold_out(rest, options.validation, 0)[1]
         else:
             train, self.validation = hold_out(train, options.validation, 0)
-        self.preprocess = last_step(*train.statistics(), on_gpu=self.device.type == "cuda")
+        self.preprocess = make_preprocess(*train.statistics(), on_gpu=self.device.type == "cuda")
         self.shape, self.train_split = train.shape, train.to(self.device)
         self.recipe = Recipe(data="cifar10", model=options.model, batch=options.batch, lr=options.lr)
         self.compiled = self.device.type == "cuda" and not options.no_compile
@@ -568,7 +569,7 @@ class Bench:
         if self.validation is None:
             return None
         split = self.validation.take(torch.arange(min(UNSEEN, len(self.validation))))
-        logits = predict(main.model, split, self.preprocess, self.device)
+        logits = compute_logits(main.model, split, self.preprocess, self.device)
         main.learn.model.train()
         return logits.softmax(1).gather(1, split.labels.view(-1, 1)).mean().item()
 

@@ -26,9 +26,10 @@ from outspan.data.sets import Data
 from outspan.data.splits import InMemory
 from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import build_policy
-from outspan.training.graphs import Learner, Replayed
-from outspan.training.loop import algorithms
-from outspan.training.state import new_state, take_step
+from outspan.training.graphs import Replayed
+from outspan.training.setup import algorithms
+from outspan.training.state import new_state
+from outspan.training.step import Learner, take_step
 from outspan.transforms.normalize import Normalize
 
 REFERENCE = "randaugment"

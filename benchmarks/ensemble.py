@@ -22,9 +22,9 @@ from machine import machine
 
 from outspan.config import Recipe
 from outspan.data.sets import load
-from outspan.training.ensemble import train_together
-from outspan.training.loop import train
-from outspan.training.trained import predict
+from outspan.training.ensemble import train_ensemble
+from outspan.training.logits import compute_logits
+from outspan.training.train import train
 
 
 def main() -> None:
@@ -43,13 +43,13 @@ def main() -> None:
     members = [replace(recipe, epochs=options.epochs, seed=seed) for seed in seeds]
 
     def together(shared: int | None) -> None:
-        model, preprocess = train_together(members, data=data, device=device, shared=shared)
-        predict(model, data.test, preprocess, device)
+        model, preprocess = train_ensemble(members, data=data, device=device, shared=shared)
+        compute_logits(model, data.test, preprocess, device)
 
     def in_turn() -> None:
         for member in members:
             with tempfile.TemporaryDirectory() as folder:
-                train(member, out=Path(folder), data=data, device=device, save_every=float("inf"))
+                train(member, out=Path(folder), splits=data, device=device, save_every=float("inf"))
 
     contestants = {
         "one after another": in_turn,

@@ -18,9 +18,11 @@ from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import build_policy
 from outspan.policies.uncertain import Uncertain
 from outspan.training import Stopped, checkpoint
-from outspan.training.graphs import Learner, Replayed
-from outspan.training.loop import algorithms, train
-from outspan.training.state import new_state, take_step
+from outspan.training.graphs import Replayed
+from outspan.training.setup import algorithms
+from outspan.training.state import new_state
+from outspan.training.step import Learner, take_step
+from outspan.training.train import train
 from outspan.transforms.normalize import Normalize
 
 GPU = torch.device("cuda")
@@ -124,16 +126,16 @@ def count_resumed(stops: int = 10) -> str:
     recipe = Recipe(data="cifar10", model="wide_resnet-16-4", policy="uncertain", defaults="cifar", epochs=2, batch=128)
     same = 0
     with tempfile.TemporaryDirectory() as folder:
-        train(recipe, out=Path(folder) / "whole", device=GPU, data=data, deterministic=True)
+        train(recipe, out=Path(folder) / "whole", device=GPU, splits=data, deterministic=True)
         expected = checkpoint.load(Path(folder) / "whole")
         assert expected is not None
         for stop in range(stops):
             out = Path(folder) / str(stop)
             at = 1 + stop * 31 // stops  # of 32 steps
             try:
-                train(recipe, out=out, device=GPU, data=data, deterministic=True, on_step=lambda p, at=at: p.step == at)
+                train(recipe, out=out, device=GPU, splits=data, deterministic=True, on_step=lambda p, at=at: p.step == at)
             except Stopped:
-                train(recipe, out=out, device=GPU, data=data, deterministic=True)
+                train(recipe, out=out, device=GPU, splits=data, deterministic=True)
                 resumed = checkpoint.load(out)
                 assert resumed is not None
                 tensors = all(torch.equal(resumed[0][name], tensor) for name, tensor in expected[0].items())
@@ -149,7 +151,7 @@ def end_alike() -> dict[str, bool]:
 
         def losses(name: str, **options: bool) -> list[float]:
             changed = replace(recipe, seed=int(name == "other"))
-            run = train(changed, out=Path(folder) / name, device=GPU, data=data, deterministic=True, **options)
+            run = train(changed, out=Path(folder) / name, device=GPU, splits=data, deterministic=True, **options)
             return [row["train_loss"] for row in run.metrics]
 
         first = losses("recorded")

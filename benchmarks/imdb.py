@@ -25,7 +25,7 @@ from outspan.data.sets import Data, load_for
 from outspan.text.documents import Documents
 from outspan.training import Stopped
 from outspan.training.compositions import read
-from outspan.training.loop import train
+from outspan.training.train import train
 
 ARMS = {
     "none": {"policy": "none"},
@@ -49,7 +49,7 @@ def run(recipe: Recipe, folder: Path, limit: int, end: float) -> dict[str, Any] 
         _data.append(Data(data.name, *tokens, data.classes))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        done = train(recipe, out=folder, data=_data[0], device=device, save_every=120.0, on_step=lambda _: time.time() > end)
+        done = train(recipe, out=folder, splits=_data[0], device=device, save_every=120.0, on_step=lambda _: time.time() > end)
     except Stopped:
         return None
     result = {"seed": recipe.seed, "accuracy": done.accuracy, "train_loss": done.loss, "seconds": round(done.seconds, 1)}

@@ -17,7 +17,8 @@ from machine import ROOT, machine
 
 from outspan.comparison.statistics import mean_and_std
 from outspan.config import Recipe, read_recipe
-from outspan.training.loop import Summary, train
+from outspan.training.run import Summary
+from outspan.training.train import train
 
 ARMS = {
     "none": {"policy": "none"},

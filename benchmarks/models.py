@@ -21,8 +21,8 @@ from machine import ROOT, machine, wait
 from torch import Tensor
 
 from outspan import models
-from outspan.training.graphs import Learner
-from outspan.training.loop import algorithms
+from outspan.training.setup import algorithms
+from outspan.training.step import Learner
 
 PLAIN = [  # module (as text: functions have the same names), function that draws noise, and its replacement
     ("outspan.models.shake_shake", "mix", lambda first, second, _: (first + second) * 0.5),

@@ -17,7 +17,7 @@ from machine import machine
 
 from outspan.config import make_recipe
 from outspan.training import Stopped
-from outspan.training.loop import train
+from outspan.training.train import train
 
 
 def main() -> None:

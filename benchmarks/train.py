@@ -20,9 +20,9 @@ from outspan import models, rng, soft_cross_entropy
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.policies.table import build_policy
-from outspan.training.graphs import Learner
-from outspan.training.loop import _Unread
-from outspan.training.state import lr_at, new_state, take_step
+from outspan.training.pending import Outcome, Pending
+from outspan.training.state import new_state
+from outspan.training.step import Learner, lr_at, take_step
 from outspan.transforms.normalize import Normalize
 
 
@@ -43,12 +43,12 @@ def main() -> None:
         state = new_state(changed, data.train.shape, 10, torch.device("cpu"))
         policy_step = build_policy(changed, state.model, data, preprocess)
         learn = Learner(state.model, 0.0, graphs=False)
-        unread = _Unread(changed.depth, torch.device("cpu"))
+        losses = Pending(torch.device("cpu"), lambda outcome, loss: loss)
         order = rng.generator(0, "order", 0).permutation(len(data.train))
         for step in range(steps):
             rows = torch.from_numpy(order[step * recipe.batch : (step + 1) * recipe.batch])
             batch = policy_step(data.train.images[rows], data.train.labels[rows], step=step)
-            unread.add(state, take_step(state, learn, changed, batch, lr_at(changed, step, steps)), batch)
+            losses.add(Outcome(step, take_step(state, learn, changed, batch, lr_at(changed, step, steps)).mean()))
             state.step += 1
 
     def bare() -> None:

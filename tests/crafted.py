@@ -22,7 +22,7 @@ from outspan.cli import trained
 from outspan.config import Recipe
 from outspan.training import Stopped, checkpoint
 from outspan.training.compositions import FILE
-from outspan.training.loop import train
+from outspan.training.train import train
 
 WRONG: tuple[Any, ...] = (None, "text", [], ["text"], {}, {"text": 1}, True, 3, -5, 2.5, float("nan"), 10**30)
 NOT_METADATA = ("", "{}", "[]", "null", "3", '"text"', "{", "[" * 5000, '{"step": 1}', "NaN")

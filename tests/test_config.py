@@ -30,7 +30,7 @@ from outspan.data.splits import InMemory
 from outspan.limits import LIMITS
 from outspan.policies.table import build_policy
 from outspan.training import Stopped
-from outspan.training.loop import train
+from outspan.training.train import train
 
 
 def test_a_recipe_is_read_from_toml(tmp_path):
@@ -175,7 +175,7 @@ def test_a_run_starts_at_the_limits_of_every_number(key, tmp_path, one_thread):
             model="mlp-2", policy=policies.get(key, "random"), epochs=2, batch=4, transforms="geometric", **candidates
         )
         with contextlib.suppress(Stopped, ValueError):  # a loss that is not finite, more validation than images
-            train(with_values(recipe, {key: value}), out=tmp_path / str(number), data=data, on_step=lambda _: True)
+            train(with_values(recipe, {key: value}), out=tmp_path / str(number), splits=data, on_step=lambda _: True)
 
 
 def test_a_missing_file_is_said(tmp_path):

@@ -8,8 +8,9 @@ import pytest
 from made import make_official
 from outspan.config import make_recipe, read_recipe, scaled
 from outspan.training import Stopped
-from outspan.training.loop import train
-from outspan.training.trained import accuracy, load_run
+from outspan.training.logits import accuracy
+from outspan.training.tested import load_run
+from outspan.training.train import train
 
 PAPER = sorted((Path(__file__).parent.parent.parent / "recipes" / "paper").glob("*.toml"))
 IMAGES = [path for path in PAPER if "imdb" not in path.stem]  # that of text starts in tests/text
@@ -37,7 +38,7 @@ def through(path, changes, scale, out) -> None:
     summary = train(recipe, out=out)
     assert summary.steps >= 2
     run, data = load_run(out)
-    assert accuracy(run.model, data.test, run.last, "cpu") == summary.accuracy
+    assert accuracy(run.model, data.test, run.preprocess, "cpu") == summary.accuracy
 
 
 NARROW = {  # the same families, for CPUs

@@ -19,6 +19,7 @@ def test_one_class_is_refused(tiny, tmp_path, run):
     assert "one.npz: needs two classes or more, got '0' alone" in refused
 
 
+@pytest.mark.filterwarnings("ignore:only .baseline. crops")
 def test_a_model_that_learnt_nothing_is_said(tmp_path, run):
     images, labels = np.zeros((20, 8, 8), dtype=np.uint8), np.arange(20) % 5 // 3  # all alike; 12 of a class, 8 of the other
     np.savez(tmp_path / "all.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
@@ -35,14 +36,14 @@ def test_a_recipe_file_is_changed_by_options(tiny, tmp_path, run):
     recipe.write_text(f'data = "{tiny}"\nmodel = "mlp"\nepochs = 1\nbatch = 30\npolicy = "none"\n')
     run("train", recipe, "-o", tmp_path / "run")
     refused = run("train", recipe, "--set", "lr=0.5", "-o", tmp_path / "run", code=2)
-    assert "a run of another recipe (lr 0.1 there, 0.5 asked)" in refused
+    assert "a run of another recipe (lr 0.1 there, 0.5 requested)" in refused
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--set", "epoch=3"), "unknown key 'epoch', did you mean 'epochs'"),
-        (("--set", "epochs"), "a change is key=value, got 'epochs'"),
+        (("--set", "epochs"), "a change must be key=value, got 'epochs'"),
         (("--data", "nothing"), "unknown data set 'nothing'"),
         (("--policy", "uncertian", "--set", "epochs=1"), "did you mean 'uncertain'"),
         (("none.toml",), "no such file"),

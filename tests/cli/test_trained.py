@@ -16,7 +16,7 @@ from outspan.cli import trained as trained_commands
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.training import Stopped
-from outspan.training.loop import train
+from outspan.training.train import train
 
 
 def test_train_then_evaluate(tiny, tmp_path, run):

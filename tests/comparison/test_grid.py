@@ -87,5 +87,5 @@ def test_a_folders_own_validation_split_chooses(tmp_path):
     assert last.keys() == result.points.keys()  # none was trained again: all of train was trained on
     assert result.points == {name: row["validation_accuracy"] for name, row in last.items()}
     assert result.test_accuracy == last[result.chosen]["test_accuracy"]
-    with pytest.raises(ValueError, match="validation must be 0 where the data has a validation split of its own, got 2"):
+    with pytest.raises(ValueError, match="validation must be 0 for data that has a validation split, got 2"):
         grid_search(replace(recipe, validation=2), {"lr": [0.1]}, out=tmp_path / "both")

@@ -8,8 +8,8 @@ import torch
 
 from crafted import count_tracebacks, crafted_metadata, make_run, write
 from outspan.training import checkpoint
-from outspan.training.loop import train
-from outspan.training.trained import load_model
+from outspan.training.train import train
+from outspan.training.trained import load as load_model
 
 
 @pytest.fixture(scope="module")

@@ -40,12 +40,12 @@ if __name__ != "__mp_main__" or PATCHES in os.environ:
 
     import outspan.cli
     from outspan.data.sets import load
-    from outspan.training import checkpoint, ensemble, loop
+    from outspan.training import checkpoint, ensemble, run, train
     from reviews import make_reviews, write_model
 
     # Save after every step.
-    loop.train.__kwdefaults__["save_every"] = 0.0
-    ensemble.train_together.__kwdefaults__["save_every"] = 0.0
+    train.train.__kwdefaults__["save_every"] = 0.0
+    ensemble.train_ensemble.__kwdefaults__["save_every"] = 0.0
 
 _fsync = os.fsync
 
@@ -339,7 +339,7 @@ def sabotaged(way: str) -> None:
         checkpoint.save = save
     else:  # draws that depend on those before them
         stream = np.random.Generator(np.random.Philox(1))
-        loop.rng.generator = lambda *_: stream
+        run.rng.generator = lambda *_: stream
 
 
 def preload(scenarios: str) -> None:

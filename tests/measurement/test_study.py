@@ -22,8 +22,9 @@ from outspan.measurement.predictions import save_predictions
 from outspan.measurement.recipes import BASELINE, baseline_recipe, measurable, single_transforms
 from outspan.policies.table import build_policy
 from outspan.training import Stopped, checkpoint, pool
-from outspan.training.loop import train
-from outspan.training.trained import load_model, predict
+from outspan.training.logits import compute_logits
+from outspan.training.train import train
+from outspan.training.trained import load as load_model
 from outspan.transforms.normalize import Normalize
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -96,7 +97,7 @@ def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
         for i, seed in enumerate((0, 3)):
             train(replace(own, seed=seed), out=tmp_path / f"{name}-{seed}")
             run = load_model(tmp_path / f"{name}-{seed}")
-            logits = predict(run.model, test, run.last, "cpu")
+            logits = compute_logits(run.model, test, run.preprocess, "cpu")
             assert_close(found.predictions[name].classes[i], found.margins[name][i], logits.argmax(1), margins(logits))
 
 
@@ -320,7 +321,7 @@ def test_runs_and_measures_do_not_share_a_folder(recipe, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     with pytest.raises(ValueError, match="run: a folder with a run, not with a study"):
         measure(replace(recipe, epochs=1), transforms=["rotate"], seeds=range(2), out=tmp_path / "run")
-    with pytest.raises(ValueError, match="measured: the folder of a measure, not of a run"):
+    with pytest.raises(ValueError, match="measured: contains a measurement, not a run"):
         train(replace(recipe, policy="none", epochs=1), out=tmp_path / "measured")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 

@@ -23,9 +23,10 @@ from outspan.text import documents
 from outspan.text.models import load_classifier
 from outspan.text.tokens import encode
 from outspan.training import Stopped, checkpoint, compositions
-from outspan.training.graphs import Learner
-from outspan.training.loop import train
-from outspan.training.trained import accuracy, load_run
+from outspan.training.logits import accuracy
+from outspan.training.step import Learner
+from outspan.training.tested import load_run
+from outspan.training.train import train
 from reviews import make_reviews, write_model
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
@@ -56,7 +57,7 @@ def test_it_learns_and_can_be_asked(corpus, tiny_model, tmp_path, monkeypatch, c
     summary = train(small(corpus, tiny_model, policy="none", epochs=14, lr=0.005), out=tmp_path / "run")
     assert summary.accuracy > 0.9
     run, data = load_run(tmp_path / "run")
-    assert accuracy(run.model, data.test, run.last, "cpu") == summary.accuracy
+    assert accuracy(run.model, data.test, run.preprocess, "cpu") == summary.accuracy
     (tmp_path / "empty.txt").write_text(" \n")
     with pytest.raises(ValueError, match=r"empty\.txt: an empty document"):
         read_text(tmp_path / "empty.txt")
@@ -148,7 +149,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from outspan.config import Recipe
-from outspan.training import loop
+from outspan.training.train import train
 torch.set_num_threads(1)
 steps = []
 def on_step(progress):
@@ -157,7 +158,7 @@ def on_step(progress):
     if len(steps) == 8:  # of 20: however fast the machine is, the kill comes before the end
         signal.pause()
 print("start", flush=True)
-loop.train(Recipe(**eval(sys.argv[2])), out=Path(sys.argv[1]), save_every=0.0, on_step=on_step)
+train(Recipe(**eval(sys.argv[2])), out=Path(sys.argv[1]), save_every=0.0, on_step=on_step)
 """
 
 

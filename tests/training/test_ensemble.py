@@ -11,9 +11,11 @@ from outspan.data.splits import InMemory
 from outspan.measurement.margins import margins
 from outspan.models import build
 from outspan.training import Stopped, checkpoint
-from outspan.training.ensemble import Ensemble, is_batchable, members_at_once, train_together
-from outspan.training.loop import train
-from outspan.training.trained import load_model, predict
+from outspan.training.ensemble import is_batchable, members_at_once, train_ensemble
+from outspan.training.ensemble_model import Ensemble
+from outspan.training.logits import compute_logits
+from outspan.training.train import train
+from outspan.training.trained import load as load_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 RECIPE = Recipe(data="digits", model="mlp-20", policy="random", transforms="rotate", depth=1, epochs=2, batch=32)
@@ -54,18 +56,18 @@ def test_it_is_its_members():
 )
 def test_each_member_is_the_run_of_its_seed(changes, few, tmp_path):
     recipe, seeds = replace(RECIPE, **changes), [3, 0, 7]
-    ensemble, last = train_together([replace(recipe, seed=seed) for seed in seeds], data=few)
-    classes = predict(ensemble, few.test, last, "cpu").argmax(2)
+    ensemble, last = train_ensemble([replace(recipe, seed=seed) for seed in seeds], data=few)
+    classes = compute_logits(ensemble, few.test, last, "cpu").argmax(2)
     for i, seed in enumerate(seeds):
         out = tmp_path / str(seed)
-        train(replace(recipe, seed=seed), out=out, data=few)
+        train(replace(recipe, seed=seed), out=out, splits=few)
         tensors, _ = checkpoint.load(out)
         for layer, (weight, bias) in zip((1, 3), ensemble.member(i), strict=True):
             assert torch.allclose(weight, tensors[f"model.{layer}.weight"], atol=1e-5)
             assert torch.allclose(bias, tensors[f"model.{layer}.bias"], atol=1e-5)
         run = load_model(out)
-        assert run.last == last
-        alone = predict(run.model, few.test, last, "cpu")
+        assert run.preprocess == last
+        alone = compute_logits(run.model, few.test, last, "cpu")
         sure = margins(alone) > 1e-3  # below that, another order of sums may change the class
         assert sure.double().mean() > 0.9
         assert torch.equal(classes[sure, i], alone.argmax(1)[sure])
@@ -78,38 +80,38 @@ def test_members_of_several_augmentations_are_the_runs_of_their_recipes(few):
         *of(0, 3, policy="none", defaults="mixup", same_class=0.5),
         *of(1, policy="blend", transforms="rotate,invert"),
     ]
-    together, _ = train_together(recipes, data=few)
+    together, _ = train_ensemble(recipes, data=few)
     for i, recipe in enumerate(recipes):
-        alone, _ = train_together([recipe], data=few)
+        alone, _ = train_ensemble([recipe], data=few)
         for (weight, bias), (own, its) in zip(together.member(i), alone.member(0), strict=True):
             assert torch.allclose(weight, own, atol=1e-5)
             assert torch.allclose(bias, its, atol=1e-5)
-    shared, _ = train_together([*of(1, 5), *of(1, transforms="invert")], data=few, shared=5)
+    shared, _ = train_ensemble([*of(1, 5), *of(1, transforms="invert")], data=few, shared=5)
     for i, recipe in ((1, of(5)), (2, of(1, transforms="invert"))):
-        alone, _ = train_together(recipe, data=few, shared=5)
+        alone, _ = train_ensemble(recipe, data=few, shared=5)
         assert torch.allclose(shared.member(i)[0][0], alone.member(0)[0][0], atol=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_it_goes_on_from_its_checkpoint_to_the_bit(optimizer, few, tmp_path):
     members = of(0, 1, optimizer=optimizer)
-    whole, _ = train_together(members, data=few)
+    whole, _ = train_ensemble(members, data=few)
     with pytest.raises(Stopped, match="stopped at step 5 of 8"):
-        train_together(members, data=few, out=tmp_path, on_step=lambda state: state.step == 5)
+        train_ensemble(members, data=few, out=tmp_path, on_step=lambda state: state.step == 5)
     seen = []
-    rest, _ = train_together(members, data=few, out=tmp_path, save_every=0.0, on_step=seen.append)
+    rest, _ = train_ensemble(members, data=few, out=tmp_path, save_every=0.0, on_step=seen.append)
     assert [state.step for state in seen] == [6, 7, 8]
     assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), rest.parameters(), strict=True))
     for step in (6, 7):  # one killed later than the other
         assert (tmp_path / f"step-{step:09d}.safetensors").exists()
     with pytest.raises(ValueError, match="a run of other recipes"):
-        train_together(of(0, 2, optimizer=optimizer), data=few, out=tmp_path)
+        train_ensemble(of(0, 2, optimizer=optimizer), data=few, out=tmp_path)
 
 
 def test_shared_batches_show_all_members_the_same(few):
-    alone, _ = train_together(of(5), data=few)
-    shared, _ = train_together(of(1, 5), data=few, shared=5)
-    own, _ = train_together(of(1, 5), data=few)
+    alone, _ = train_ensemble(of(5), data=few)
+    shared, _ = train_ensemble(of(1, 5), data=few, shared=5)
+    own, _ = train_ensemble(of(1, 5), data=few)
     for layer in range(2):
         for part in range(2):
             assert torch.allclose(shared.member(1)[layer][part], alone.member(0)[layer][part], atol=1e-6)
@@ -118,13 +120,13 @@ def test_shared_batches_show_all_members_the_same(few):
 
 def test_progress_and_stopping(few):
     seen = []
-    train_together(of(0, 1), data=few, on_step=seen.append)
+    train_ensemble(of(0, 1), data=few, on_step=seen.append)
     assert [state.step for state in seen] == list(range(1, 9))
     assert [state.samples for state in seen] == [64, 64, 64, 48] * 2
     assert seen[-1].loss < seen[0].loss
     with pytest.raises(Stopped, match="step 1 of 8, training 2 models at once"):
-        train_together(of(0, 1), data=few, on_step=lambda state: True)
-    train_together(of(0, 1, epochs=1, batch=120), data=few, on_step=lambda state: True)  # over: nothing to stop
+        train_ensemble(of(0, 1), data=few, on_step=lambda state: True)
+    train_ensemble(of(0, 1, epochs=1, batch=120), data=few, on_step=lambda state: True)  # over: nothing to stop
 
 
 def test_what_is_not_batched():
@@ -138,12 +140,12 @@ def test_what_is_not_batched():
         {"crop": "resized"},
     ):
         assert not is_batchable(replace(RECIPE, **changes))
-        with pytest.raises(ValueError, match="only an mlp whose policy does not ask it"):
-            train_together(of(0, 1, **changes))
+        with pytest.raises(ValueError, match="an ensemble needs model mlp, a policy that does not use the model"):
+            train_ensemble(of(0, 1, **changes))
     with pytest.raises(ValueError, match=r"must agree in lr, got 0.1 and 0.2"):
-        train_together([*of(0), *of(1, lr=0.2)])
-    with pytest.raises(ValueError, match="no recipe to train"):
-        train_together([])
+        train_ensemble([*of(0), *of(1, lr=0.2)])
+    with pytest.raises(ValueError, match="members must be at least one recipe"):
+        train_ensemble([])
     assert members_at_once(RECIPE, (1, 28, 28)) > 1000
     assert members_at_once(replace(RECIPE, batch=128), (3, 224, 224)) == 5
     assert members_at_once(replace(RECIPE, batch=10_000), (3, 224, 224)) == 1
@@ -153,4 +155,4 @@ def test_a_loss_that_is_not_finite_is_refused(few):
     with pytest.raises(
         ValueError, match=r"rotate, seed [01]: the loss is (nan|inf) at step \d+, epoch \d+: try a smaller lr, or leave it out"
     ):
-        train_together(of(0, 1, lr=1e6, epochs=5), data=few)
+        train_ensemble(of(0, 1, lr=1e6, epochs=5), data=few)

@@ -19,9 +19,12 @@ from outspan.config import Recipe, read_recipe
 from outspan.data.sets import Data, hold_out, load, load_for
 from outspan.data.splits import InMemory
 from outspan.policies.table import POLICIES
-from outspan.training import Stopped, checkpoint, compositions, loop
-from outspan.training.loop import algorithms, train
-from outspan.training.trained import accuracy, load_model, load_run
+from outspan.training import Stopped, checkpoint, compositions, saving
+from outspan.training.logits import accuracy
+from outspan.training.setup import algorithms
+from outspan.training.tested import load_run
+from outspan.training.train import train
+from outspan.training.trained import load as load_model
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
 
@@ -53,7 +56,7 @@ def test_it_learns_digits(tmp_path):
     assert summary.accuracy == summary.metrics[-1]["test_accuracy"]
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 4
     run, data = load_run(tmp_path)
-    assert accuracy(run.model, data.test, run.last, "cpu") == summary.accuracy
+    assert accuracy(run.model, data.test, run.preprocess, "cpu") == summary.accuracy
     assert run.recipe.epochs == 4
 
 
@@ -65,19 +68,19 @@ def test_a_run_needs_its_weights_once(timm, tmp_path, monkeypatch):
     small = [InMemory(split.images[:, :, 10:14, 10:14], split.labels) for split in (digits.train, digits.test)]
     data = Data("digits", *small, digits.classes)
     recipe = replace(SMALL, model="timm:small", weights="w.safetensors", lr=1e-6)
-    train(recipe, out=tmp_path / "whole", data=data)
+    train(recipe, out=tmp_path / "whole", splits=data)
     assert load_model(tmp_path / "whole").model[1].weight.sub(0.5).abs().max() < 1e-3
     for out in ("run", "later"):
         with pytest.raises(Stopped):
-            train(recipe, out=tmp_path / out, data=data, on_step=lambda progress: progress.step == 7)
+            train(recipe, out=tmp_path / out, splits=data, on_step=lambda progress: progress.step == 7)
     file.unlink()
-    train(recipe, out=tmp_path / "run", data=data)
+    train(recipe, out=tmp_path / "run", splits=data)
     assert equal(final(tmp_path / "run"), final(tmp_path / "whole"))
     with pytest.raises(ValueError, match=r"weights '.*w\.safetensors': no such file"):
-        train(recipe, out=tmp_path / "anew", data=data)
+        train(recipe, out=tmp_path / "anew", splits=data)
     save_file({"1.weight": torch.full((2, 16), 0.4)}, file)
     with pytest.raises(ValueError, match="the file of weights has changed since"):
-        train(recipe, out=tmp_path / "later", data=data)
+        train(recipe, out=tmp_path / "later", splits=data)
 
 
 def test_a_run_goes_on_where_its_data_has_moved(tmp_path):
@@ -102,7 +105,7 @@ def test_a_run_goes_on_where_its_data_has_moved(tmp_path):
     next((tmp_path / "moved" / "train").rglob("*.JPEG")).unlink()
     with pytest.raises(ValueError, match="the data has changed since"):
         train(replace(recipe, data=str(tmp_path / "moved")), out=tmp_path / "run")
-    with pytest.raises(ValueError, match=r"a run of another recipe \(data '.*' there, 'digits' asked"):
+    with pytest.raises(ValueError, match=r"a run of another recipe \(data '.*' there, 'digits' requested"):
         train(replace(recipe, data="digits"), out=tmp_path / "run")
 
 
@@ -110,11 +113,11 @@ def test_other_images_are_refused(tmp_path):
     data = few()
     recipe = replace(SMALL, epochs=1)
     with pytest.raises(Stopped):
-        train(recipe, out=tmp_path, data=data, on_step=lambda progress: progress.step == 3)
+        train(recipe, out=tmp_path, splits=data, on_step=lambda progress: progress.step == 3)
     turned = InMemory(data.train.images.flip(0), data.train.labels)  # the same mean, other labels
     with pytest.raises(ValueError, match=r"the data has changed since \(train_digest"):
-        train(recipe, out=tmp_path, data=replace(data, train=turned))
-    train(recipe, out=tmp_path, data=data)
+        train(recipe, out=tmp_path, splits=replace(data, train=turned))
+    train(recipe, out=tmp_path, splits=data)
     with pytest.raises(ValueError, match=r"the data has changed since \(test_digest"):
         load_run(tmp_path)  # all of digits
 
@@ -122,7 +125,7 @@ def test_other_images_are_refused(tmp_path):
 def test_a_slow_save_is_made_less_often(tmp_path, monkeypatch):
     """By a clock of its own: a step takes a second, and so does a save."""
     clock, saves = [0.0], []
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(saving.time, "perf_counter", lambda: clock[0])
 
     def tick(progress: dict) -> None:
         clock[0] += 1.0
@@ -132,7 +135,7 @@ def test_a_slow_save_is_made_less_often(tmp_path, monkeypatch):
         clock[0] += 1.0
 
     monkeypatch.setattr(checkpoint, "save", slowly)
-    train(replace(SMALL, epochs=1, batch=5), out=tmp_path, data=few(), save_every=0.001, on_step=tick)
+    train(replace(SMALL, epochs=1, batch=5), out=tmp_path, splits=few(), save_every=0.001, on_step=tick)
     assert saves == [2, 22, 40]  # at once; a save takes a twentieth of the time at most; at the end
 
 
@@ -151,7 +154,7 @@ def published(folder, policy: str) -> dict[str, str]:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_trains(policy, tmp_path):
     recipe = replace(SMALL, **published(tmp_path, policy), epochs=1, defaults="cifar")
-    summary = train(recipe, out=tmp_path / "run", data=few(40))
+    summary = train(recipe, out=tmp_path / "run", splits=few(40))
     assert math.isfinite(summary.loss)
 
 
@@ -160,9 +163,9 @@ def test_another_function_of_a_policy_file_is_another_run(tmp_path):
     one = "    p = [[['Invert', 1.0, 0.5], ['Rotate', 0.5, 0.9]]]\n    return p\n"
     file.write_text(f"def first():\n{one}\ndef second():\n{one}")
     recipe = replace(SMALL, policy="fastautoaugment", policy_file=f"{file}#first", epochs=1)
-    train(recipe, out=tmp_path / "run", data=few(40))
-    with pytest.raises(ValueError, match=r"a run of another recipe \(policy_file '.*#first' there, '.*#second' asked\)"):
-        train(replace(recipe, policy_file=f"{file}#second"), out=tmp_path / "run", data=few(40))
+    train(recipe, out=tmp_path / "run", splits=few(40))
+    with pytest.raises(ValueError, match=r"a run of another recipe \(policy_file '.*#first' there, '.*#second' requested\)"):
+        train(replace(recipe, policy_file=f"{file}#second"), out=tmp_path / "run", splits=few(40))
 
 
 @pytest.mark.parametrize("folder", ["files", "a#b"])
@@ -171,28 +174,28 @@ def test_a_policy_file_that_has_changed_is_another_run(folder, tmp_path, monkeyp
     published(tmp_path / folder, "fastautoaugment")
     recipe = replace(SMALL, policy="fastautoaugment", policy_file=f"{folder}/policy.txt", epochs=1)
     monkeypatch.chdir(tmp_path)
-    train(recipe, out=tmp_path / "run", data=few(40))
+    train(recipe, out=tmp_path / "run", splits=few(40))
     assert load_model(tmp_path / "run").recipe.policy_file == str(tmp_path / folder / "policy.txt")  # from any folder
     (tmp_path / folder / "policy.txt").write_text("[[['Invert', 1.0, 0.5], ['Rotate', 0.5, 0.9]]]")
     with pytest.raises(ValueError, match="the file of policy_file has changed since"):
-        train(recipe, out=tmp_path / "run", data=few(40))
+        train(recipe, out=tmp_path / "run", splits=few(40))
 
 
 def test_a_last_batch_of_one_that_cannot_be_normalised_is_refused_at_once(tmp_path):
     images = torch.randint(0, 256, (9, 3, 4, 4), dtype=torch.uint8)
     data = Data("digits", InMemory(images, torch.arange(9) % 2), InMemory(images, torch.arange(9) % 2), ("a", "b"))
     recipe = Recipe(model="wide_resnet-10-1", epochs=1, batch=4, policy="none")  # its last layers see 1 x 1 of 4 x 4
-    with pytest.raises(ValueError, match="'wide_resnet-10-1' cannot normalise one alone at 4 x 4: take another batch"):
-        train(recipe, out=tmp_path / "run", data=data)
+    with pytest.raises(ValueError, match="'wide_resnet-10-1' cannot normalise a single sample of 3 x 4 x 4: use another batch"):
+        train(recipe, out=tmp_path / "run", splits=data)
     for batch, parts in ((9, 8), (6, 3), (9, 4)):  # 9 in parts of 2; the last 3 in parts of 1; 9 in parts of 3, which would do
         changed = replace(recipe, batch=batch, accumulate=parts)
         if (batch, parts) == (9, 4):
-            train(changed, out=tmp_path / "parts", data=data)
+            train(changed, out=tmp_path / "parts", splits=data)
             continue
-        with pytest.raises(ValueError, match=r"or a part of one, has one image.*fewer parts \(accumulate\)"):
-            train(changed, out=tmp_path / "run", data=data)
+        with pytest.raises(ValueError, match=r"or a part of it, has one sample.*a smaller accumulate"):
+            train(changed, out=tmp_path / "run", splits=data)
     assert not (tmp_path / "run").exists()
-    train(replace(recipe, batch=5), out=tmp_path / "other", data=data)
+    train(replace(recipe, batch=5), out=tmp_path / "other", splits=data)
 
 
 def test_a_trained_model_says_what_the_run_did(tmp_path):
@@ -200,10 +203,10 @@ def test_a_trained_model_says_what_the_run_did(tmp_path):
 
     Images one by one are summed in another order than in a batch, so a prediction on the border may change: one of 100 may.
     """
-    done = train(replace(SMALL, model="convnet"), out=tmp_path, data=(data := few(100)))
+    done = train(replace(SMALL, model="convnet"), out=tmp_path, splits=(data := few(100)))
     trained = load_model(tmp_path)
     with torch.no_grad():
-        alone = torch.cat([trained.model(trained.last(data.test.images[i : i + 1])) for i in range(len(data.test))])
+        alone = torch.cat([trained.model(trained.preprocess(data.test.images[i : i + 1])) for i in range(len(data.test))])
     assert (alone.argmax(1) == data.test.labels).double().mean() == pytest.approx(done.accuracy, abs=0.011)
 
 
@@ -211,11 +214,11 @@ def test_stopped_after_every_step_it_ends_the_same(tmp_path):
     """29 stops in a run of 30 steps, with batch normalisation, selection and mixing in it."""
     recipe = replace(SMALL, policy="uncertain", select="proportional", defaults="cifar", model="convnet", validation=20)
     data = few(220)
-    train(recipe, out=tmp_path / "whole", data=data)
+    train(recipe, out=tmp_path / "whole", splits=data)
     stops = 0
     while True:
         try:
-            train(recipe, out=tmp_path / "parts", data=data, on_step=lambda progress: True)
+            train(recipe, out=tmp_path / "parts", splits=data, on_step=lambda progress: True)
             break
         except Stopped:
             stops += 1
@@ -228,20 +231,20 @@ def test_stopped_after_every_step_it_ends_the_same(tmp_path):
 @pytest.mark.parametrize("model", ["shake_shake-26-2x4d", "pyramidnet-11-8"])
 def test_noise_inside_a_model_is_the_same_after_a_stop(model, tmp_path):
     recipe = replace(SMALL, model=model, epochs=1)
-    train(recipe, out=tmp_path / "whole", data=few(60))
+    train(recipe, out=tmp_path / "whole", splits=few(60))
     with pytest.raises(Stopped):
-        train(recipe, out=tmp_path / "parts", data=few(60), on_step=lambda progress: progress.step == 1)
-    train(recipe, out=tmp_path / "parts", data=few(60))
+        train(recipe, out=tmp_path / "parts", splits=few(60), on_step=lambda progress: progress.step == 1)
+    train(recipe, out=tmp_path / "parts", splits=few(60))
     assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
 
 
 def test_the_adversary_is_the_same_after_every_stop(tmp_path):
     """12 steps, three rounds of the controller, stopped after each."""
     recipe = replace(SMALL, policy="adversarial", adversaries=3, controller_lr=0.05, model="convnet", defaults="cifar")
-    train(recipe, out=tmp_path / "whole", data=few(80))
+    train(recipe, out=tmp_path / "whole", splits=few(80))
     while True:
         try:
-            train(recipe, out=tmp_path / "parts", data=few(80), on_step=lambda progress: True)
+            train(recipe, out=tmp_path / "parts", splits=few(80), on_step=lambda progress: True)
             break
         except Stopped:
             continue
@@ -251,7 +254,7 @@ def test_the_adversary_is_the_same_after_every_stop(tmp_path):
 
 
 def test_every_chosen_image_is_counted(tmp_path):
-    train(replace(SMALL, policy="uncertain", keep=2, epochs=2), out=tmp_path, data=few())
+    train(replace(SMALL, policy="uncertain", keep=2, epochs=2), out=tmp_path, splits=few())
     for epoch, line in enumerate(compositions.read(tmp_path)):
         assert line["epoch"] == epoch
         assert sum(entry["count"] for entry in line["compositions"].values()) == 2 * 200
@@ -271,7 +274,7 @@ def test_a_folder_of_images_trains_as_the_same_images_in_memory(tmp_path):
     memory = Data("set", rgb[0].take(listed["train"]), rgb[1].take(listed["val"]), data.classes)
     recipe = replace(SMALL, policy="uncertain", data=str(tmp_path / "set"), size=28, validation=10)
     train(recipe, out=tmp_path / "folder")
-    train(recipe, out=tmp_path / "memory", data=memory)
+    train(recipe, out=tmp_path / "memory", splits=memory)
     found = [final(tmp_path / name) for name in ("folder", "memory")]
     for _, meta in found:
         del meta["data"]["train_digest"], meta["data"]["test_digest"]  # of names, and of pixels
@@ -288,9 +291,9 @@ def test_the_compiled_model_is_what_trains_and_scores(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "compile", compiled)
     recipe = replace(SMALL, policy="uncertain", epochs=1)
-    train(recipe, out=tmp_path / "compiled", data=few(), compile=True)
+    train(recipe, out=tmp_path / "compiled", splits=few(), compile=True)
     assert calls == [False, True] * 10  # a score, a step
-    train(recipe, out=tmp_path / "plain", data=few())
+    train(recipe, out=tmp_path / "plain", splits=few())
     whole, other = final(tmp_path / "compiled"), final(tmp_path / "plain")
     assert whole[0].keys() == other[0].keys()  # what is saved is the model's own
     assert whole[1]["metrics"] == other[1]["metrics"]
@@ -300,7 +303,7 @@ def test_a_model_that_does_not_take_the_images_is_refused_before_it_trains(tmp_p
     fixed = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(32 * 32, 10))
     monkeypatch.setattr(models, "build", lambda *_: fixed)
     with pytest.raises(ValueError, match=r"model 'mlp' does not take images of 1 x 28 x 28 .*shapes cannot be multiplied"):
-        train(SMALL, out=tmp_path / "run", data=few(40))
+        train(SMALL, out=tmp_path / "run", splits=few(40))
     assert not (tmp_path / "run").exists()
 
 
@@ -356,10 +359,10 @@ def scalars(folder) -> dict[str, list[tuple[int, float]]]:
 @pytest.mark.filterwarnings("ignore")  # TensorBoard's own
 def test_tensorboard_has_every_epoch_once_after_a_restart(tmp_path):
     with pytest.raises(Stopped):
-        train(SMALL, out=tmp_path, data=few(), tensorboard=True, on_step=lambda progress: progress.step == 20)
+        train(SMALL, out=tmp_path, splits=few(), tensorboard=True, on_step=lambda progress: progress.step == 20)
     with pytest.raises(Stopped):
-        train(SMALL, out=tmp_path, data=few(), tensorboard=True, on_step=lambda progress: progress.step == 25)
-    summary = train(SMALL, out=tmp_path, data=few(), tensorboard=True)
+        train(SMALL, out=tmp_path, splits=few(), tensorboard=True, on_step=lambda progress: progress.step == 25)
+    summary = train(SMALL, out=tmp_path, splits=few(), tensorboard=True)
     found = scalars(tmp_path)
     assert [step for step, _ in found["test_accuracy"]] == [10, 20, 30]
     assert [value for _, value in found["train_loss"]] == pytest.approx([row["train_loss"] for row in summary.metrics])
@@ -371,18 +374,18 @@ def test_tensorboard_has_every_epoch_once_after_a_restart(tmp_path):
 def test_tensorboard_that_is_not_there_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r"pip install 'outspan\[track\]'"):
-        train(SMALL, out=tmp_path, data=few(), tensorboard=True)
+        train(SMALL, out=tmp_path, splits=few(), tensorboard=True)
 
 
 def test_it_saves_when_the_time_has_come(tmp_path, monkeypatch):
     clock, steps = [0.0], []
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(saving.time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(checkpoint, "save", lambda folder, step, *_: steps.append(step))
 
     def tick(progress: dict) -> None:
         clock[0] += 1.0  # an epoch is ten steps, ten seconds
 
-    train(replace(SMALL, epochs=7), out=tmp_path, data=few(), save_every=25.0, on_step=tick)
+    train(replace(SMALL, epochs=7), out=tmp_path, splits=few(), save_every=25.0, on_step=tick)
     assert steps == [26, 51, 70]
 
 
@@ -391,7 +394,7 @@ def test_asking_for_the_same_bits_is_undone_afterwards(tmp_path):
     train(
         replace(SMALL, epochs=1),
         out=tmp_path,
-        data=few(20),
+        splits=few(20),
         deterministic=True,
         on_step=lambda _: seen.append(torch.are_deterministic_algorithms_enabled()),
     )
@@ -400,38 +403,38 @@ def test_asking_for_the_same_bits_is_undone_afterwards(tmp_path):
 
 
 def test_a_finished_run_is_not_run_again(tmp_path):
-    first = train(SMALL, out=tmp_path, data=few())
+    first = train(SMALL, out=tmp_path, splits=few())
     steps = []
-    again = train(SMALL, out=tmp_path, data=few(), on_step=steps.append)
+    again = train(SMALL, out=tmp_path, splits=few(), on_step=steps.append)
     assert not steps
     (tmp_path / "metrics.jsonl").unlink()  # as a kill after the last checkpoint would
-    train(SMALL, out=tmp_path, data=few())
+    train(SMALL, out=tmp_path, splits=few())
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
     assert (again.accuracy, again.loss, again.metrics) == (first.accuracy, first.loss, first.metrics)
 
 
 def test_a_checkpoint_with_an_old_key_is_read_and_resumed(tmp_path):
     recipe = replace(SMALL, epochs=1, fraction=0.5)
-    summary = train(recipe, out=tmp_path, data=few(40))
+    summary = train(recipe, out=tmp_path, splits=few(40))
     tensors, metadata = checkpoint.load(tmp_path)
     metadata["recipe"]["share"] = metadata["recipe"].pop("fraction")
     checkpoint.save(tmp_path, metadata.pop("step"), tensors, metadata)
     assert load_model(tmp_path).recipe == recipe
-    assert train(recipe, out=tmp_path, data=few(40)).accuracy == summary.accuracy
+    assert train(recipe, out=tmp_path, splits=few(40)).accuracy == summary.accuracy
 
 
 def test_a_folder_of_another_recipe_is_refused(tmp_path):
-    train(replace(SMALL, epochs=1), out=tmp_path, data=few(40))
-    with pytest.raises(ValueError, match=r"a run of another recipe \(lr 0.1 there, 0.5 asked\)"):
-        train(replace(SMALL, epochs=1, lr=0.5), out=tmp_path, data=few(40))
+    train(replace(SMALL, epochs=1), out=tmp_path, splits=few(40))
+    with pytest.raises(ValueError, match=r"a run of another recipe \(lr 0.1 there, 0.5 requested\)"):
+        train(replace(SMALL, epochs=1, lr=0.5), out=tmp_path, splits=few(40))
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+, epoch \d+"):
-        train(replace(SMALL, lr=1e6, warmup=0.0, epochs=30, schedule="constant"), out=tmp_path, data=few())
+        train(replace(SMALL, lr=1e6, warmup=0.0, epochs=30, schedule="constant"), out=tmp_path, splits=few())
     recipe = replace(SMALL, lr=1e6, batch=200, warmup=0.0, epochs=50, schedule="constant")
     with pytest.raises(ValueError, match=r"not finite|the loss is"):  # one step an epoch: a save comes before the next loss
-        train(recipe, out=tmp_path / "b", data=few(), save_every=0.0)
+        train(recipe, out=tmp_path / "b", splits=few(), save_every=0.0)
     found = checkpoint.load(tmp_path / "b")
     assert found is not None
     assert all(tensor.isfinite().all() for tensor in found[0].values())
@@ -439,27 +442,27 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
 
 def test_validation_is_in_no_statistic(tmp_path):
     data = few()
-    train(replace(SMALL, epochs=1, validation=50), out=tmp_path, data=data)
+    train(replace(SMALL, epochs=1, validation=50), out=tmp_path, splits=data)
     kept, _ = hold_out(data.train, 50, 0)
     assert checkpoint.load(tmp_path)[1]["data"]["mean"] == pytest.approx([float(kept.images.double().mean() / 255)])
 
 
 def test_changed_data_is_refused(tmp_path):
-    train(replace(SMALL, epochs=1), out=tmp_path, data=few(40))
+    train(replace(SMALL, epochs=1), out=tmp_path, splits=few(40))
     with pytest.raises(ValueError, match="the data has changed since"):
-        train(replace(SMALL, epochs=1), out=tmp_path, data=few(60))
+        train(replace(SMALL, epochs=1), out=tmp_path, splits=few(60))
 
 
 def test_another_number_of_threads_is_warned_of_where_there_is_more_to_train(tmp_path):
     with pytest.raises(Stopped):
-        train(SMALL, out=tmp_path, data=few(40), on_step=lambda state: True)
+        train(SMALL, out=tmp_path, splits=few(40), on_step=lambda state: True)
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
     try:
-        with pytest.warns(UserWarning, match=rf"not end to the bit the same \(threads {before} then, {before + 1} now\)"):
-            train(SMALL, out=tmp_path, data=few(40))
+        with pytest.warns(UserWarning, match=rf"will not be bit-identical \(threads {before} then, {before + 1} now\)"):
+            train(SMALL, out=tmp_path, splits=few(40))
         torch.set_num_threads(before)
-        train(SMALL, out=tmp_path, data=few(40))  # finished: a warning would be an error here
+        train(SMALL, out=tmp_path, splits=few(40))  # finished: a warning would be an error here
     finally:
         torch.set_num_threads(before)
 
@@ -471,7 +474,7 @@ def test_another_number_of_threads_is_warned_of_where_there_is_more_to_train(tmp
         ({"model": "mpl"}, "unknown model 'mpl', did you mean 'mlp'"),
         ({"data": "digit"}, "unknown data set 'digit', did you mean 'digits'"),
         ({"policy": "random", "transforms": "rotat"}, "did you mean 'rotate'"),
-        ({"defaults": "mnist"}, "defaults must be a proposal or one of"),
+        ({"defaults": "mnist"}, "defaults for images must be one of"),
     ],
 )
 def test_unknown_names_are_refused(change, message, tmp_path):
@@ -489,7 +492,7 @@ def test_an_interruption_amid_torch_s_imports_stays_one(monkeypatch):
 
 
 def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path, monkeypatch):
-    finished = train(replace(SMALL, epochs=1), out=tmp_path, data=few())
+    finished = train(replace(SMALL, epochs=1), out=tmp_path, splits=few())
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
 
     def refuse(path, *_, **__):
@@ -498,33 +501,33 @@ def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path, monke
     read_only = SimpleNamespace(**{**vars(os), "open": refuse, "replace": refuse, "access": lambda *_: False})
     monkeypatch.setattr(checkpoint, "os", read_only)
     monkeypatch.setattr(files, "os", read_only)
-    assert train(replace(SMALL, epochs=1), out=tmp_path, data=few(), tensorboard=True) == finished
+    assert train(replace(SMALL, epochs=1), out=tmp_path, splits=few(), tensorboard=True) == finished
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
 def test_a_process_that_is_refused_leaves_the_files_of_the_run_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
     with pytest.raises(Stopped):
-        train(SMALL, out=tmp_path, data=few(), on_step=lambda progress: progress.step == 15)
+        train(SMALL, out=tmp_path, splits=few(), on_step=lambda progress: progress.step == 15)
     (tmp_path / "metrics.jsonl").write_text("what the run that is under way wrote since\n")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for recipe in (SMALL, replace(SMALL, lr=0.7)):
         with checkpoint.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
-            train(recipe, out=tmp_path, data=few())
+            train(recipe, out=tmp_path, splits=few())
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     (tmp_path / "new").mkdir()
     with checkpoint.locked(tmp_path / "new"), pytest.raises(ValueError, match="another process is training there"):
-        train(SMALL, out=tmp_path / "new", data=few())
+        train(SMALL, out=tmp_path / "new", splits=few())
     assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
 
 
 def test_what_a_run_left_that_was_killed_before_it_saved_is_void(tmp_path):
     chosen = replace(SMALL, policy="uncertain")
     with pytest.raises(KeyboardInterrupt):
-        train(chosen, out=tmp_path, data=few(), on_step=interrupt_at(25))
+        train(chosen, out=tmp_path, splits=few(), on_step=interrupt_at(25))
     assert (tmp_path / compositions.FILE).exists()
     left = []
-    train(replace(SMALL, epochs=1), out=tmp_path, data=few(), on_begin=lambda _: left.extend(tmp_path.glob("*.jsonl")))
+    train(replace(SMALL, epochs=1), out=tmp_path, splits=few(), on_begin=lambda _: left.extend(tmp_path.glob("*.jsonl")))
     assert not left
     assert not (tmp_path / compositions.FILE).exists()
     assert 'policy = "none"' in (tmp_path / "recipe.toml").read_text()

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from outspan.config import Recipe
-from outspan.training.state import lr_at, new_state
+from outspan.training.state import new_state
+from outspan.training.step import lr_at
 
 
 def test_schedules_by_hand():

@@ -44,7 +44,7 @@ def train_command(
     from outspan.config import make_recipe, read_changes, scaled
     from outspan.data.sets import noun_of
     from outspan.policies.table import check_recipe, ignored_keys
-    from outspan.training.loop import train
+    from outspan.training.train import train
 
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
     given = make_recipe(recipe, [*options, *(changes or [])], noun_of)

@@ -38,7 +38,8 @@ def evaluate(
     from rich.progress import Progress
     from rich.table import Table
 
-    from outspan.training.trained import load_tested, predict
+    from outspan.training.logits import compute_logits
+    from outspan.training.tested import load_tested
 
     tested = load_tested(run, data, skip_bad=skip_bad)
     trained, loaded = tested.run, tested.data
@@ -49,10 +50,10 @@ def evaluate(
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("evaluating", total=len(test))
 
-        def show(done: int) -> None:
+        def show(done: int, total: int) -> None:
             bar.update(task, completed=done)
 
-        found = predict(trained.model.to(device()), test, trained.last, device(), show).argmax(1)
+        found = compute_logits(trained.model.to(device()), test, trained.preprocess, device(), show).argmax(1)
     count = len(classes)
     confusion = torch.bincount(test.labels * count + found, minlength=count**2).view(count, count)
     right = confusion.diag().double() / confusion.sum(1).clamp(min=1)
@@ -95,16 +96,17 @@ def predict_command(
 
     Example: outspan predict runs/first cat.png more/pets --top 3
     """
-    from outspan.training.trained import load_model, predict
+    from outspan.training.logits import compute_logits
+    from outspan.training.trained import load
 
-    trained = load_model(run)
+    trained = load(run)
     model, files = trained.model.to(device()), _listed(paths, textual=len(trained.shape) == 1)
     done = 0
     for start in range(0, len(files), _AT_ONCE):
         read, split = _read_readable(files[start : start + _AT_ONCE], trained)
         if not read:
             continue
-        shares = predict(model, split, trained.last, device()).softmax(1).topk(min(top, len(trained.classes)))
+        shares = compute_logits(model, split, trained.preprocess, device()).softmax(1).topk(min(top, len(trained.classes)))
         for path, values, labels in zip(read, shares.values.tolist(), shares.indices.tolist(), strict=True):
             named = {trained.classes[label]: value for label, value in zip(labels, values, strict=True)}
             line = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in named.items())

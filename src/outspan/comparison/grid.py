@@ -15,8 +15,9 @@ from outspan.data.sets import load_for, noun_of
 from outspan.devices import default_device
 from outspan.files import write_json
 from outspan.training import Diverged, OnStep
-from outspan.training.loop import Summary, train
 from outspan.training.pool import Watch, named, run_all, unwatched
+from outspan.training.run import Summary
+from outspan.training.train import train
 
 Axes = Mapping[str, Sequence[Any]]  # by recipe key, the values to try
 _NO_AXES: Axes = MappingProxyType({})

@@ -16,8 +16,9 @@ from outspan.data.sets import noun_of
 from outspan.devices import default_device
 from outspan.files import write_json
 from outspan.policies.table import check_noun, check_recipe, find_policy, with_own_crops
-from outspan.training.loop import Summary, train
 from outspan.training.pool import Watch, named, run_all, unwatched
+from outspan.training.run import Summary
+from outspan.training.train import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from typing import Any
 from outspan.config import Recipe, build_recipe, default_recipe, read_values
 from outspan.data.sets import noun_of
 from outspan.policies.table import TRANSFORM_SETS
-from outspan.training.loop import found_from_anywhere
+from outspan.training.setup import with_absolute_paths
 from outspan.transforms.table import BY_NOUN, find
 
 BASELINE = "baseline"
@@ -27,7 +27,7 @@ def study_recipe(study: str, recipe: Recipe | Path | str | None, keys: Mapping[s
     """
     check_keys(study, keys)
     if isinstance(recipe, Recipe):
-        return found_from_anywhere(build_recipe(recipe, keys))
+        return with_absolute_paths(build_recipe(recipe, keys))
     stored = {} if recipe is None else read_values(Path(recipe))
     # Without a policy there is nothing to ignore.
     if ignored := [key for key, value in stored.items() if key in STUDY_KEYS and value != "none"]:
@@ -36,7 +36,7 @@ def study_recipe(study: str, recipe: Recipe | Path | str | None, keys: Mapping[s
     noun = noun_of(str({**stored, **keys}.get("data", "")))
     if noun in _MODELS and "model" not in stored:
         keys = {"model": _MODELS[noun], **keys}
-    return found_from_anywhere(build_recipe(recipe, keys, noun_of))
+    return with_absolute_paths(build_recipe(recipe, keys, noun_of))
 
 
 def check_keys(study: str, keys: Collection[str]) -> None:

@@ -21,10 +21,11 @@ from outspan.data.sets import Data, load_for
 from outspan.files import remove_partials, write_json, write_whole
 from outspan.measurement.margins import margins
 from outspan.training import OnStep
-from outspan.training.ensemble import is_batchable, train_together
-from outspan.training.loop import train
+from outspan.training.ensemble import is_batchable, train_ensemble
+from outspan.training.logits import compute_logits
 from outspan.training.pool import named
-from outspan.training.trained import load_model, predict
+from outspan.training.train import train
+from outspan.training.trained import load
 
 _PREDICTIONS = "predictions.safetensors"  # of all models of a unit, in the folder where it is trained
 _REMOVED = ".removed-"
@@ -143,8 +144,8 @@ def run(
     running = folder.running("together", hashlib.blake2b(repr(list(unit)).encode(), digest_size=8).hexdigest())
     data = data or load_for(recipe)
     options = {"data": data, "device": device, "shared": shared, "out": running, "on_step": on_step}
-    model, last = train_together(list(unit.values()), **options)
-    logits = predict(model, data.test, last, device)
+    model, last = train_ensemble(list(unit.values()), **options)
+    logits = compute_logits(model, data.test, last, device)
     folder.write(running, {task: logits[:, i] for i, task in enumerate(unit)})
 
 
@@ -152,7 +153,7 @@ def _run_alone(
     folder: Folder, name: str, recipe: Recipe, device: torch.device, data: Data | None, on_step: OnStep | None
 ) -> None:
     running, data = folder.running(name, recipe.seed), data or load_for(recipe)
-    named(f"{name}, seed {recipe.seed}", partial(train, recipe, out=running, data=data, device=device), on_step=on_step)
-    trained = load_model(running)
-    logits = predict(trained.model.to(device), data.test.prepared(recipe), trained.last, device)
+    named(f"{name}, seed {recipe.seed}", partial(train, recipe, out=running, splits=data, device=device), on_step=on_step)
+    trained = load(running)
+    logits = compute_logits(trained.model.to(device), data.test.prepared(recipe), trained.preprocess, device)
     folder.write(running, {(name, recipe.seed): logits})

@@ -16,8 +16,8 @@ from outspan.reproduce.methods import METHODS, POLICY_FILES, needs_file, recipe_
 from outspan.reproduce.paper import Item, find_item
 from outspan.reproduce.status import missing_data
 from outspan.training import checkpoint
-from outspan.training.loop import train
 from outspan.training.pool import Watch, unwatched
+from outspan.training.train import train
 
 
 @dataclass(frozen=True)

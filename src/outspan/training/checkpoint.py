@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import safetensors.torch
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from outspan.files import write_whole
 from outspan.messages import first_line, shown
-from outspan.training.metadata import RUN, Check, check_metadata
+from outspan.training.metadata import RUN, Check, Metadata, check_metadata
 
 try:
     import fcntl
@@ -28,6 +28,13 @@ except ImportError:  # Windows
 _KEPT = 2  # the newest, and the one before in case the newest is found damaged
 # What an optimizer keeps for a parameter, and what it is called in a checkpoint.
 _BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
+
+
+class Checkpoint(NamedTuple):
+    """The contents of a checkpoint file."""
+
+    tensors: dict[str, Tensor]
+    metadata: Metadata
 
 
 def pack(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -83,9 +90,9 @@ def _kinds(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
     return ("step", "exp_avg", "exp_avg_sq")
 
 
-def save(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
+def save(folder: Path, step: int, tensors: Mapping[str, Tensor], metadata: Metadata) -> Path:
     """Write the checkpoint of a step and remove those before the last but one."""
-    text = json.dumps({**meta, "step": step})
+    text = json.dumps({**metadata, "step": step})
     cpu = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
     path = folder / f"step-{step:09d}.safetensors"
@@ -174,7 +181,7 @@ def is_begun(folder: Path) -> bool:
     return bool(_files(folder))
 
 
-def load(folder: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def load(folder: Path, table: Mapping[str, Check] = RUN) -> Checkpoint | None:
     """Return the newest checkpoint that is whole, or None where there is none; a ValueError where all are damaged.
 
     `table` says what its metadata must be; by default, that of a run.
@@ -192,7 +199,7 @@ def load(folder: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tens
     return None
 
 
-def read(path: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(path: Path, table: Mapping[str, Check] = RUN) -> Checkpoint:
     """Return the tensors and metadata of one file; anything but a whole checkpoint is a ValueError.
 
     A file that the system does not let us read is an OSError: it may be whole, so that none before it may be used instead.
@@ -216,7 +223,7 @@ def read(path: Path, table: Mapping[str, Check] = RUN) -> tuple[dict[str, Tensor
         check_metadata(metadata, table)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return tensors, metadata
+    return Checkpoint(tensors, metadata)
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from outspan.config import stored_recipe
 from outspan.messages import shown
 
+Metadata = dict[str, Any]  # of a checkpoint, as JSON has it
 Check = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and what is
 _LARGEST = 2**63 - 1
 _METRICS = ("epoch", "step", "train_loss", "test_accuracy")

@@ -15,8 +15,8 @@ from fuzz.contract import attempt
 from fuzz.mutate import Draw, mutate, mutate_json, pick
 from outspan.config import Recipe
 from outspan.training import Stopped, checkpoint
-from outspan.training.loop import train
-from outspan.training.trained import load_model
+from outspan.training.train import train
+from outspan.training.trained import load as load_model
 
 RECIPE = Recipe(model="mlp-2", policy="none", epochs=2, batch=50, fraction=0.06)
 

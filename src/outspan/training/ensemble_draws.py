@@ -1,0 +1,99 @@
+"""How the members of an ensemble draw their plans: as few draws as possible, each for several members."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from outspan.config import Recipe
+from outspan.plan import Plan
+from outspan.policies.plain import Plain
+from outspan.policies.sampler import merge
+from outspan.shapes import Int64
+
+
+class Group(NamedTuple):
+    """Members whose plans are drawn together: they have the same augmentation, or augmentations that can be merged."""
+
+    policy: Plain
+    seeds: list[int]  # of the draws
+    blocks: list[int]  # the position of each draw's images among those of a step
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """What is drawn in a step: one batch of images per order, one plan per seed and augmentation."""
+
+    groups: Sequence[Group]
+    orders: Sequence[int]  # the seeds whose orders of images are used
+    members: Int64[Tensor, " members"]  # which of the drawn batches each member trains on
+    count: int  # of different drawn batches
+
+    def draw(self, labels: Int64[Tensor, " rows"], step: int) -> Plan:
+        """Return one plan for all batches of a step; `labels` are those of all orders, on the host."""
+        size = len(labels) // len(self.orders)
+        plans = []
+        for policy, seeds, blocks in self.groups:
+            block_labels = labels.view(len(self.orders), size)[torch.tensor(blocks)].flatten()
+            plan = policy.draw_several(block_labels, seeds=seeds, step=step)
+            if blocks != list(range(len(blocks))):  # several batches read the same images
+                offset = size * (torch.tensor(blocks) - torch.arange(len(blocks)))
+                in_order = len(plan.source) == len(block_labels)  # then row i of the plan reads image i
+                plan = replace(
+                    plan, source=plan.source + (offset.repeat_interleave(size) if in_order else offset[plan.source // size])
+                )
+            plans.append(plan)
+        return plans[0] if len(plans) == 1 else Plan.cat(plans)
+
+    def spread(self, batches: Tensor) -> Tensor:
+        """Return the batch of each member, [members, ...], from the drawn batches, [count, ...]."""
+        if self.count == 1:
+            return batches.expand(len(self.members), -1, -1)
+        return batches[self.members] if self.count < len(self.members) else batches
+
+
+def build_draws(
+    members: Sequence[Recipe], build: Callable[[Recipe], Plain], device: torch.device, shared: int | None = None
+) -> Draws:
+    """Return what the members draw; with `shared`, all members use the draws of that seed."""
+    recipes = [recipe if shared is None else replace(recipe, seed=shared) for recipe in members]
+    orders = list(dict.fromkeys(recipe.seed for recipe in recipes))
+    groups: list[Group] = []
+    reads: list[int] = []
+    for augmentation, alike in groupby(recipes, lambda recipe: replace(recipe, seed=0)):
+        first, seeds = sum(len(group.seeds) for group in groups), [recipe.seed for recipe in alike]
+        distinct = list(dict.fromkeys(seeds))
+        reads += [first + distinct.index(seed) for seed in seeds]
+        groups.append(Group(build(augmentation), distinct, [orders.index(seed) for seed in distinct]))
+    return Draws(_merge_neighbours(groups), orders, torch.tensor(reads, device=device), len(set(reads)))
+
+
+def _merge_neighbours(groups: Sequence[Group]) -> list[Group]:
+    """Return as few groups as possible, in the same order."""
+    merged: list[Group] = []
+    parts: list[Group] = []  # of the last merged group
+    for group in groups:
+        together = _merge([*parts, group]) if parts else None
+        if together is None:
+            parts = [group]
+            merged.append(group)
+        else:
+            parts.append(group)
+            merged[-1] = together
+    return merged
+
+
+def _merge(groups: Sequence[Group]) -> Group | None:
+    """Return one group that draws what these draw, or None if there is none."""
+    policies = [group.policy for group in groups]
+    if len({(policy.defaults, policy.same_class) for policy in policies}) > 1:
+        return None
+    propose = merge([policy.propose for policy in policies], [len(group.seeds) for group in groups])
+    if propose is None:
+        return None
+    seeds = [seed for group in groups for seed in group.seeds]
+    blocks = [block for group in groups for block in group.blocks]
+    return Group(replace(policies[0], propose=propose), seeds, blocks)

@@ -1,0 +1,41 @@
+"""The logits of a model for a split, and its accuracy."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from outspan.data.splits import Split
+from outspan.transforms.normalize import Preprocess
+
+_MAX_BATCH = 1000
+_MAX_VALUES = 20_000_000  # of a batch: more may not fit into memory
+
+
+def compute_logits(
+    model: nn.Module,
+    split: Split,
+    preprocess: Preprocess,
+    device: torch.device | str,
+    on_batch: Callable[[int, int], object] = lambda done, total: None,
+) -> Tensor:
+    """Return the logits of a split, [N, classes], without augmentation.
+
+    `on_batch` is called after each batch with the number of samples done, and of all samples.
+    """
+    model.eval()
+    size = max(1, min(_MAX_BATCH, _MAX_VALUES // math.prod(split.shape)))
+    device = torch.device(device)
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        order = split.evaluation_order()
+        logits = []
+        for i, (inputs, _) in enumerate(split.batches(order.split(size), device), 1):
+            logits.append(model(preprocess(inputs)).float().cpu())
+            on_batch(min(i * size, len(split)), len(split))
+        return torch.cat(logits)[order.argsort()]
+
+
+def accuracy(model: nn.Module, split: Split, preprocess: Preprocess, device: torch.device | str) -> float:
+    """Return the fraction of a split that is classified correctly."""
+    return float((compute_logits(model, split, preprocess, device).argmax(1) == split.labels).double().mean())

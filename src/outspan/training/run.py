@@ -1,0 +1,172 @@
+"""A run of one model in its folder, as the training loop sees it."""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outspan import rng
+from outspan.config import write_recipe
+from outspan.files import write_lines, write_whole
+from outspan.policies.batch import Batch
+from outspan.policies.protocols import LearningPolicy
+from outspan.training import Diverged, checkpoint, compositions
+from outspan.training.logits import accuracy
+from outspan.training.pending import Outcome, Pending
+from outspan.training.saving import restore_run, save_run
+from outspan.training.setup import Setup
+from outspan.training.step import lr_at, take_step
+from outspan.training.trackers import Tracker
+
+_METRICS = "metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of a run, after its last epoch."""
+
+    accuracy: float  # on the test split
+    loss: float  # on the training data, mean over the last epoch
+    steps: int
+    seconds: float  # of training, over all starts
+    chance: float  # accuracy of always predicting the largest class of the test split
+    metrics: list[dict[str, float]] = field(repr=False)  # one row per epoch
+
+
+class Run:
+    """One model in training. Only one process at a time may use its folder: lock it before `resume`."""
+
+    title = ""
+
+    def __init__(self, setup: Setup, out: Path, device: torch.device, tracker: Tracker | None = None) -> None:
+        if (out / "models").is_dir() and (out / "settings.json").exists():
+            raise ValueError(f"{out}: contains a measurement, not a run; choose another folder")
+        self.setup, self.out, self.device, self.tracker = setup, out, device, tracker
+        self.state, self.provenance, self.recipe = setup.state, setup.provenance, setup.provenance.recipe
+        self.epochs, self.epoch_steps = self.recipe.epochs, -(-len(setup.splits.train) // self.recipe.batch)
+        self.learning_policy = setup.policy if isinstance(setup.policy, LearningPolicy) else None
+        self.pending = Pending(device, self._read)
+        self._began = time.perf_counter()  # as if all of it had been trained without interruption
+
+    @property
+    def step(self) -> int:
+        """Steps done, over all starts."""
+        return self.state.step
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self.epochs * self.epoch_steps
+
+    @property
+    def loss(self) -> float:
+        """The most recent loss that was read."""
+        return self.pending.loss
+
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        """One row per finished epoch."""
+        return self.state.metrics
+
+    def resume(self) -> None:
+        """Continue from the newest checkpoint in the folder, or start. Another recipe or other data is a ValueError."""
+        stored = checkpoint.load(self.out)
+        if stored is None:
+            for name in (_METRICS, compositions.FILE):  # of a run that was killed before its first checkpoint
+                (self.out / name).unlink(missing_ok=True)
+            text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may be any bytes
+            write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
+        else:
+            self.provenance.check_same_run(stored.metadata, self.out)
+            self.provenance = self.provenance.with_stored(stored.metadata)
+            try:
+                restore_run(stored, self.state, self.setup.policy)
+            except ValueError as error:
+                raise ValueError(f"{self.out}: {error}") from None
+            if self.step < self.steps or not (self.out / _METRICS).exists():
+                write_lines(self.out / _METRICS, self.metrics)  # without rows that were written after the checkpoint
+        self._began = time.perf_counter() - self.state.seconds
+
+    def describe(self) -> str:
+        """Return one line about the data, the model, the policy and the device, and the step if the run is resumed."""
+        splits, data, recipe = self.setup.splits, self.provenance.data, self.recipe
+        validation = "" if splits.validation is None else f", {len(splits.validation):,} for validation"
+        samples = f"{data.train:,} train and {len(splits.test):,} test {splits.train.noun}{validation}"
+        size = " x ".join(map(str, data.shape))
+        parameters = sum(parameter.numel() for parameter in self.state.model.parameters())
+        policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
+        resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
+        return (
+            f"{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "
+            f"policy {policy}; device {self.device.type}{resuming}"
+        )
+
+    def batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Tensor]]:
+        """Return the inputs and labels of an epoch in its random order, from batch `start` on."""
+        train, seed = self.setup.splits.train, self.recipe.seed
+        self.setup.learner.model.train()
+        order = torch.from_numpy(rng.generator(seed, "order", epoch).permutation(len(train)))
+        crops = (seed, epoch) if self.recipe.crop == "resized" else None
+        return train.batches(train.divide(order, self.recipe.batch)[start:], self.device, crops)
+
+    def count(self, labels: Tensor) -> int:
+        """Return the number of samples."""
+        return len(labels)
+
+    def choose(self, inputs: Any, labels: Tensor) -> Batch:
+        """Let the policy augment a batch."""
+        return self.setup.policy(inputs, labels, step=self.step)
+
+    def learn(self, batch: Batch) -> None:
+        """Do one step of the optimizer, and let a policy that learns see the losses."""
+        losses = take_step(self.state, self.setup.learner, self.recipe, batch, lr_at(self.recipe, self.step, self.steps))
+        if self.learning_policy is not None:
+            self.learning_policy.learn(losses, step=self.step)
+        self.state.step += 1
+        self.pending.add(Outcome(self.step - 1, losses.mean(), batch.drawn, batch.chosen, batch.losses))
+
+    def _read(self, outcome: Outcome, loss: float) -> float:
+        """Add a step to the epoch: its loss, and which compositions were chosen."""
+        if not math.isfinite(loss):
+            epoch = len(self.metrics)
+            raise Diverged(f"the loss is {loss} at step {outcome.step}, epoch {epoch}: try a smaller lr")
+        self.state.losses += loss
+        if outcome.drawn is not None and outcome.chosen is not None and outcome.candidates is not None:
+            chosen, candidates = outcome.chosen, outcome.candidates
+            compositions.count(self.state.chosen, outcome.drawn, chosen, candidates, self.recipe.depth)
+        return loss
+
+    def end_epoch(self, epoch: int) -> None:
+        """Evaluate, and add a row to the metrics; write the compositions that were chosen."""
+        state, splits = self.state, self.setup.splits
+        self.pending.read()
+        if state.chosen:
+            compositions.add_epoch(self.out, epoch, state.chosen)
+        row = {"epoch": epoch, "step": self.step, "train_loss": state.losses / self.epoch_steps}
+        row["lr"] = lr_at(self.recipe, self.step - 1, self.steps)
+        row["test_accuracy"] = accuracy(self.setup.eval_model, splits.test, splits.preprocess, self.device)
+        if splits.validation is not None:
+            validation = accuracy(self.setup.eval_model, splits.validation, splits.preprocess, self.device)
+            row["validation_accuracy"] = validation
+        state.metrics.append(row)
+        write_lines(self.out / _METRICS, state.metrics)  # for anyone monitoring the run; the checkpoint has it, too
+        state.losses, state.chosen = 0.0, {}
+        if self.tracker is not None:
+            self.tracker.add(row)
+
+    def save(self) -> None:
+        """Write a checkpoint, if the weights are finite."""
+        self.pending.read()
+        self.state.seconds = time.perf_counter() - self._began
+        save_run(self.out, self.state, self.setup.policy, self.provenance)
+
+    def summary(self) -> Summary:
+        """Return the result of a finished run."""
+        final, test = self.metrics[-1], self.setup.splits.test
+        chance = int(test.labels.bincount().max()) / len(test)
+        return Summary(final["test_accuracy"], final["train_loss"], self.steps, self.state.seconds, chance, self.metrics)

@@ -1,0 +1,54 @@
+"""When a run is saved, and what a checkpoint of it contains."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from outspan.policies.protocols import LearningPolicy
+from outspan.training import Diverged, checkpoint
+from outspan.training.metadata import RUN, check_metadata
+from outspan.training.provenance import Provenance
+from outspan.training.state import State
+
+_SLOWDOWN = 20  # a large model is saved so seldom that saving takes at most a twentieth of the time
+_POLICY = "policy."  # prefix of the tensors of a policy that learns
+
+
+class Saver:
+    """Calls `save` every so many seconds, less often if that takes long; 0 seconds is after every step."""
+
+    def __init__(self, save: Callable[[], None], every: float) -> None:
+        self._save, self._every = save, every
+        self._saved, self._duration = time.perf_counter(), 0.0
+
+    def is_due(self) -> bool:
+        """Return whether it is time to save."""
+        pause = max(self._every, _SLOWDOWN * self._duration) if self._every else 0.0
+        return time.perf_counter() - self._saved >= pause
+
+    def save(self) -> None:
+        """Save, and measure how long it takes."""
+        began = time.perf_counter()
+        self._save()
+        self._saved = time.perf_counter()
+        self._duration = self._saved - began
+
+
+def save_run(out: Path, state: State, policy: object, provenance: Provenance) -> None:
+    """Write the checkpoint of a run. Weights that are not finite are refused: the checkpoint before stays."""
+    tensors = checkpoint.pack(state.model, state.optimizer)
+    if isinstance(policy, LearningPolicy):
+        tensors |= {f"{_POLICY}{name}": tensor for name, tensor in policy.state_dict().items()}
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise Diverged(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
+    metadata = {**provenance.to_metadata(), **state.to_metadata()}
+    check_metadata(metadata | {"step": state.step}, RUN)  # what could not be read again is not written
+    checkpoint.save(out, state.step, tensors, metadata)
+
+
+def restore_run(stored: checkpoint.Checkpoint, state: State, policy: object) -> None:
+    """Restore the state of a run, and of a policy that learns; tensors of another model are a ValueError."""
+    state.restore(*stored)
+    if isinstance(policy, LearningPolicy):
+        own = {name.removeprefix(_POLICY): tensor for name, tensor in stored.tensors.items() if name.startswith(_POLICY)}
+        policy.load_state_dict(own)

@@ -1,0 +1,167 @@
+"""Build a run from its recipe and data: the splits, the model, the policy, and what identifies the run."""
+
+import copy
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from outspan import models
+from outspan.config import Recipe
+from outspan.data.sets import SETS, Data, as_read, hold_out
+from outspan.data.splits import Split
+from outspan.messages import first_line
+from outspan.models.evaluating import evaluating
+from outspan.models.from_timm import PUBLISHED
+from outspan.policies.files import file_and_function
+from outspan.policies.table import Policy, build_policy, check_noun, find_policy
+from outspan.text.apply import PadTokens
+from outspan.training.graphs import Replayed
+from outspan.training.provenance import Provenance, describe_data, describe_setting
+from outspan.training.state import State, new_state
+from outspan.training.step import Learner
+from outspan.transforms.normalize import Normalize, Preprocess
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is executed. This does not change its recipe."""
+
+    device: torch.device
+    compiled: bool = False
+    graphs: bool = True  # record the steps as CUDA graphs; on a GPU only
+    deterministic: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """The data of a run as the model reads it."""
+
+    train: Split  # on the device, if it can be moved
+    test: Split
+    validation: Split | None
+    preprocess: Preprocess  # the last step before the model
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """All parts of a run, before it starts or resumes."""
+
+    splits: Splits
+    state: State
+    policy: Policy
+    learner: Learner
+    eval_model: nn.Module
+    provenance: Provenance
+
+
+def build_setup(recipe: Recipe, data: Data, options: Options, *, is_begun: bool = False) -> Setup:
+    """Build a run. A run that has begun no longer needs the weights file that it started from."""
+    kept, validation = _hold_out(recipe, data)
+    check_noun(recipe, kept.noun)  # before texts are tokenized, which takes time
+    models.check_noun(recipe.model, kept.noun)
+    train, test = as_read(kept, recipe, train=True), as_read(data.test, recipe)
+    validation = None if validation is None else as_read(validation, recipe)
+    graphs = options.graphs and options.device.type == "cuda" and not train.is_ragged
+    described = describe_data(recipe, data, kept, train)
+    setting = describe_setting(options.device, compiled=options.compiled, deterministic=options.deterministic, graphs=graphs)
+    preprocess = make_preprocess(described.mean, described.std, on_gpu=options.device.type == "cuda")
+    splits = Splits(train.to(options.device), test, validation, preprocess)
+    start = replace(recipe, weights="") if is_begun else recipe
+    state = new_state(start, train.shape, len(data.classes), options.device)
+    if not train.is_ragged:
+        _check_model_fits(recipe, state.model, train)
+    model: Any = torch.compile(state.model) if options.compiled else state.model
+    learner = Learner(model, recipe.label_smoothing, graphs=graphs, parts=recipe.accumulate)
+    policy = build_policy(recipe, Replayed(model) if graphs else model, data, preprocess)
+    # Not the compiled model: compiling it for evaluation takes longer than it saves.
+    eval_model = Replayed(state.model) if graphs else state.model
+    return Setup(splits, state, policy, learner, eval_model, Provenance(recipe, described, setting))
+
+
+def make_preprocess(mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) -> Preprocess:
+    """Return the last step before the model. Images are normalised; texts, which have no mean, are padded."""
+    if not mean:
+        return PadTokens()
+    return Normalize(tuple(mean), tuple(std), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
+
+
+def _hold_out(recipe: Recipe, data: Data) -> tuple[Any, Any]:
+    """Return what is trained on, and the validation split: held out of train, or the data's own, or None."""
+    kept, validation = hold_out(data.train, recipe.validation, recipe.seed)
+    if validation is not None and data.validation is not None:
+        raise ValueError(f"validation must be 0 for data that has a validation split, got {recipe.validation}")
+    return kept, data.validation if validation is None else validation
+
+
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """Return a recipe whose files and folders are found from any working directory."""
+    file = file_and_function(recipe.policy_file)[0]
+    recipe = replace(
+        recipe,
+        cache=_absolute(recipe.cache),
+        policy_file=_absolute(file) + recipe.policy_file[len(file) :],
+        model=recipe.model if models.is_for_images(recipe.model) else _absolute(recipe.model),
+        data=recipe.data if recipe.data in SETS else _absolute(recipe.data),
+    )
+    if recipe.weights in ("", PUBLISHED):
+        return recipe
+    return replace(recipe, weights=str(Path(recipe.weights).resolve()))  # even if it is gone: a run needs it only once
+
+
+def _absolute(name: str) -> str:
+    """Return the absolute path of a file or folder that exists, and any other name as it is."""
+    return str(Path(name).resolve()) if name and Path(name).exists() else name
+
+
+@contextmanager
+def algorithms(*, deterministic: bool) -> Iterator[None]:
+    """Use the fastest algorithms of the GPU, or those that are deterministic. The settings from before are restored."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.deterministic, torch.are_deterministic_algorithms_enabled()
+    cudnn.benchmark, cudnn.deterministic = not (deterministic or before[1]), deterministic or before[1]
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        cudnn.benchmark, cudnn.deterministic = before[:2]
+        if deterministic:  # this call imports much of torch, which fails if an interruption left torch half imported
+            torch.use_deterministic_algorithms(before[2])
+
+
+def _check_model_fits(recipe: Recipe, model: nn.Module, split: Split) -> None:
+    """Refuse samples that the model does not take, and batches of one sample if it cannot normalise them."""
+    shape, device = split.shape, next(model.parameters()).device
+    size = " x ".join(map(str, shape))
+    try:
+        with evaluating(model):
+            model(torch.zeros(1, *shape, device=device))
+    except (RuntimeError, AssertionError, ValueError, IndexError) as error:
+        raise ValueError(f"model {recipe.model!r} does not take {split.noun} of {size} ({first_line(error)})") from None
+    if _smallest_part(recipe, len(split)) > 1:
+        return
+    try:
+        with torch.no_grad():
+            copy.deepcopy(model).train()(torch.zeros(1, *shape, device=device))  # a copy: its statistics would change
+    except ValueError:
+        raise ValueError(
+            f"the last batch of an epoch, or a part of it, has one sample, and {recipe.model!r} cannot normalise a single "
+            f"sample of {size}: use another batch, a smaller accumulate or larger {split.noun}"
+        ) from None
+
+
+def _smallest_part(recipe: Recipe, count: int) -> int:
+    """Return the number of rows in the smallest part of a batch that goes through the model at once."""
+    rows = find_policy(recipe.policy).rows(recipe)
+    parts = []
+    for batch in {min(recipe.batch, count), count % recipe.batch} - {0}:
+        size = -(-rows * batch // recipe.accumulate)
+        parts.append(rows * batch % size or size)
+    return min(parts)

@@ -1,0 +1,111 @@
+"""One training step: forward and backward pass, gradient clipping, and the optimizer."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from outspan import rng
+from outspan.config import Recipe
+from outspan.policies.batch import Batch
+from outspan.policies.losses import smooth, soft_cross_entropy
+from outspan.training.graphs import Recorded
+from outspan.training.state import State
+
+
+class Learner:
+    """Forward and backward pass: `learner(inputs, targets)` returns the loss per sample and sets the gradients of their mean.
+
+    A batch is processed in `parts`, whose gradients add up to those of the batch. `forward` may return the logits of several
+    models, [models, B, classes]; the gradients are then those of the mean of each model.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        label_smoothing: float,
+        *,
+        graphs: bool,
+        parts: int = 1,
+        forward: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.model, self.label_smoothing, self.parts, self.forward = model, label_smoothing, parts, forward or model
+        self.parameters = list(model.parameters())
+        self.recorded = Recorded(self._learn, lambda: [p.grad for p in self.parameters]) if graphs else None
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        if self.recorded is None:
+            return self._learn(inputs, targets)
+        if self.recorded.is_new(inputs, targets):
+            buffers, rng_state = [buffer.clone() for buffer in self.model.buffers()], torch.cuda.get_rng_state()
+            self.recorded.record(inputs, targets)
+            for buffer, before in zip(self.model.buffers(), buffers, strict=True):
+                buffer.copy_(before)
+            torch.cuda.set_rng_state(rng_state)
+        losses, gradients = self.recorded(inputs, targets)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        return losses.clone()
+
+    def _learn(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        targets = smooth(targets, self.label_smoothing)
+        for parameter in self.parameters:
+            parameter.grad = None  # so that a recording writes its gradients and does not add to older ones
+        losses = []
+        for part, part_targets in zip(inputs.chunk(self.parts), targets.chunk(self.parts), strict=True):
+            part_losses = self._losses(part, part_targets)
+            (part_losses.mean(-1).sum() * (len(part) / len(inputs))).backward()
+            losses.append(part_losses.detach())
+        return torch.cat(losses)
+
+    def _losses(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        device = inputs.device.type
+        # No cache: a cast that was cached before a recording would be replayed for ever.
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
+            logits = self.forward(inputs)
+        losses = soft_cross_entropy(logits.float().flatten(0, -2), targets.flatten(0, -2), reduction="none")
+        return losses.view(targets.shape[:-1])
+
+
+def take_step(state: State, learner: Learner, recipe: Recipe, batch: Batch, lr: float) -> Tensor:
+    """Update the model on a batch and return the loss of each sample, [B]."""
+    set_lr(state.optimizer, lr)
+    _seed(rng.derive(recipe.seed, "model", state.step), batch.inputs.is_cuda)
+    losses = learner(batch.inputs, batch.targets)
+    if recipe.clip:
+        nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
+    state.optimizer.step()
+    return losses
+
+
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the learning rate of all parameters."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+def _seed(seed: int, on_gpu: bool) -> None:
+    """Seed the generators that dropout uses; torch.manual_seed would also look for all other devices, 0.1 ms per step."""
+    torch.default_generator.manual_seed(seed)
+    if on_gpu:
+        torch.cuda.manual_seed(seed)
+
+
+def lr_at(recipe: Recipe, step: int, steps: int) -> float:
+    """Return the learning rate of a step, counted from 0: a linear warm-up, then the schedule.
+
+    >>> [lr_at(Recipe(lr=1.0, warmup=0.0, schedule="linear"), step, 4) for step in range(4)]
+    [1.0, 0.75, 0.5, 0.25]
+    """
+    warmup = recipe.warmup * steps
+    if step < warmup:
+        return recipe.lr * (step + 1) / (warmup + 1)
+    progress = (step - warmup) / (steps - warmup)
+    if recipe.schedule == "cosine":
+        return recipe.lr * 0.5 * (1 + math.cos(math.pi * progress))
+    if recipe.schedule == "linear":
+        return recipe.lr * (1 - progress)
+    if recipe.schedule == "multistep":
+        return recipe.lr * 0.1 ** sum(step >= mark * steps for mark in (0.3, 0.6, 0.8))
+    return recipe.lr

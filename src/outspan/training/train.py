@@ -1,0 +1,76 @@
+"""The function `outspan.train`: start a run, or resume it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from typing_extensions import Unpack
+
+from outspan import devices
+from outspan.config import Recipe, RecipeKeys, build_recipe
+from outspan.data.sets import Data, load_for, noun_of
+from outspan.files import remove_partials
+from outspan.training import OnStep, checkpoint
+from outspan.training.loop import train_epochs
+from outspan.training.run import Run, Summary
+from outspan.training.setup import Options, algorithms, build_setup, with_absolute_paths
+from outspan.training.trackers import TensorBoard
+
+
+def train(
+    recipe: Recipe | Path | str | None = None,
+    *,
+    out: Path | str,
+    device: str | torch.device | None = None,
+    splits: Data | None = None,
+    compile: bool = False,
+    graphs: bool = True,
+    deterministic: bool = False,
+    tensorboard: bool = False,
+    skip_bad: int = 0,
+    save_every: float = 30.0,
+    on_begin: Callable[[str], object] = lambda description: None,
+    on_step: OnStep | None = None,
+    **keys: Unpack[RecipeKeys],
+) -> Summary:
+    """Train a classifier into a folder, or resume the run in that folder; a finished run returns its summary at once.
+
+    Example::
+
+        summary = outspan.train(data="photos/", model="resnet-18", policy="random", epochs=20, out="runs/a")
+        outspan.train("recipe.toml", out="runs/b", lr=0.2)
+        outspan.train(Recipe(data="digits"), out="runs/c")
+
+    Args:
+        recipe: A `Recipe`, or the path of a TOML file. By default all keys have their default values.
+        out: The folder of the run. If it contains a run of the same recipe and data, that run is resumed.
+        device: Where to train. By default a GPU if there is one, otherwise the CPU.
+        splits: Data in memory, used instead of what the recipe's `data` names.
+        compile: Compile the model with `torch.compile`.
+        graphs: On a GPU, record the steps as CUDA graphs.
+        deterministic: On a GPU, make results bit-identical between runs; slower.
+        tensorboard: Also write TensorBoard events.
+        skip_bad: Tolerate up to this number of unreadable files in an image folder.
+        save_every: Seconds between checkpoints; saving takes at most a twentieth of the time. 0 saves after every step.
+        on_begin: Called with a description of the run before its first step.
+        on_step: Called with a `Progress` after every step. If it returns True, the run saves and raises `Stopped`.
+        **keys: Keys of the recipe, e.g. `epochs=20`. They override those of `recipe`.
+
+    Raises:
+        ValueError: If a key, the data, the model or the folder does not fit, or if the training diverges.
+    """
+    folder, where = Path(out), torch.device(device or devices.default_device())
+    with algorithms(deterministic=deterministic):
+        built = with_absolute_paths(build_recipe(recipe, keys, noun_of))
+        data = splits or load_for(built, skip_bad=skip_bad)
+        options = Options(where, compiled=compile, graphs=graphs, deterministic=deterministic)
+        run = Run(build_setup(built, data, options, is_begun=checkpoint.is_begun(folder)), folder, where)
+        folder.mkdir(parents=True, exist_ok=True)  # all checks that do not read the folder have passed
+        with checkpoint.locked(folder):  # files are neither read nor written before: they may be another process's
+            run.resume()
+            if run.step < run.steps:  # a finished run is only read: its folder may be read-only
+                remove_partials(folder)
+                run.tracker = TensorBoard(folder / "tensorboard", run.step) if tensorboard else None
+                on_begin(run.describe())
+                train_epochs(run, save_every=save_every, on_step=on_step)
+            return run.summary()

@@ -1,4 +1,4 @@
-"""Fixtures and strategies that the whole suite shares."""
+"""Fixtures and strategies of the whole suite."""
 
 import multiprocessing
 import os
@@ -31,28 +31,28 @@ settings.load_profile("suite")
 
 def instruction_sets() -> list[str]:
     """Return the instruction sets that this machine can run."""
-    found = []
+    names = []
     for name in ("baseline", "avx2", "avx512") if is_built() else ():
         try:
             _cpu.use_instruction_set(name)
-            found.append(name)
+            names.append(name)
         except ValueError:
             continue
-    return found  # the last and best one stays chosen
+    return names  # the last and best one stays selected
 
 
 BACKENDS = ["reference", *instruction_sets(), *(["cuda"] if cuda.is_available() else [])]
-FAST = [name for name in BACKENDS if name != "cuda" or torch.cuda.is_available()]  # the interpreter is not
+FAST = [name for name in BACKENDS if name != "cuda" or torch.cuda.is_available()]  # Triton's interpreter is slow
 
 
 def run_on(backend: str, images: torch.Tensor, plan: Plan, **options: Any) -> torch.Tensor:
-    """Apply a plan on the reference, on one instruction set of the compiled kernel, or on the GPU or what stands for it."""
+    """Apply a plan with the reference, one instruction set of the CPU kernel, or the GPU kernel (interpreted without a GPU)."""
     if backend == "cuda":
         device = "cuda" if torch.cuda.is_available() else "cpu"
         out = options.pop("out", None)
-        done = apply(images.to(device), plan, backend="cuda", out=None if out is None else out.to(device), **options)
-        return done.cpu() if out is None else out.copy_(done)
-    if backend == "reference" or not knows(plan.names):  # the kernel may lag behind the table
+        result = apply(images.to(device), plan, backend="cuda", out=None if out is None else out.to(device), **options)
+        return result.cpu() if out is None else out.copy_(result)
+    if backend == "reference" or not knows(plan.names):  # the kernel may not have a new transform yet
         return apply(images, plan, backend="reference", **options)
     before = _cpu.instruction_set()
     _cpu.use_instruction_set(backend)
@@ -63,18 +63,18 @@ def run_on(backend: str, images: torch.Tensor, plan: Plan, **options: Any) -> to
 
 
 def magnitudes(plan: Plan) -> dict[str, set[float]]:
-    """Return every magnitude that occurs, in the transform's unit, by name."""
-    found: dict[str, set[float]] = {}
+    """Return all magnitudes of a plan by transform, in the unit of the transform."""
+    values: dict[str, set[float]] = {}
     for op, level in zip(plan.ops.flatten().tolist(), plan.levels.flatten().tolist(), strict=True):
         if op >= 0:
             transform = TRANSFORMS[plan.names[op]]
-            found.setdefault(plan.names[op], set()).add(round(transform.rest + transform.span * level, 4))
-    return found
+            values.setdefault(plan.names[op], set()).add(round(transform.rest + transform.span * level, 4))
+    return values
 
 
 @pytest.fixture
 def unchecked():
-    """Turn the suite's own type checks off, to see what a user would see."""
+    """Turn the type checks of the suite off, as for a user."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
@@ -82,13 +82,13 @@ def unchecked():
 
 @pytest.fixture(params=["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def side_by_side(request, monkeypatch):
-    """Let runs that go to processes go to threads, one at a time: a process takes seconds to start.
+    """Run jobs in threads, one at a time, instead of processes, which take seconds to start.
 
-    What goes to them and comes back is pickled all the same. The real processes are slow tests.
+    Arguments and results are pickled in both cases. The tests with real processes are slow tests.
     """
     if request.param == "processes":
         return
-    turn = threading.Lock()  # torch's generator and flags belong to the whole process
+    turn = threading.Lock()  # torch's generator and flags are global
 
     def serve(pipe: Any) -> None:
         with turn:
@@ -105,7 +105,7 @@ def side_by_side(request, monkeypatch):
 
 @pytest.fixture
 def one_thread():
-    """Compute with one thread: many small steps in a worker a core would have threads wait for one another."""
+    """Compute with one thread. With one worker per core, more threads would wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -114,45 +114,45 @@ def one_thread():
 
 @pytest.fixture
 def timm(monkeypatch):
-    """What was asked of a stand-in for timm, whose only model is called small; the real one needs torchvision.
+    """Replace timm, which needs torchvision, by a mock with one model, "small". Return the list of its calls.
 
-    As timm does, it passes over weights that do not fit and leaves those of the classifier out.
+    Like timm, it skips weights that do not fit, and those of the classifier.
     """
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def create_model(name, num_classes, in_chans, pretrained=False, pretrained_cfg_overlay=None):
         if name != "small":
             raise RuntimeError(f"Unknown model ({name})")
-        asked.append((num_classes, in_chans, pretrained and (pretrained_cfg_overlay or "published")))
+        calls.append((num_classes, in_chans, pretrained and (pretrained_cfg_overlay or "published")))
         model = nn.Sequential(nn.Flatten(), nn.Linear(16 * in_chans, 2), nn.Linear(2, num_classes))
         model.pretrained_cfg = {"classifier": "2"}
         if pretrained:
             published = {"1.weight": torch.full((2, 16), 0.25), "1.bias": torch.zeros(2)}
-            found = pretrained_cfg_overlay["state_dict"] if pretrained_cfg_overlay else published
-            model.load_state_dict({key: value for key, value in found.items() if not key.startswith("2.")}, strict=False)
+            weights = pretrained_cfg_overlay["state_dict"] if pretrained_cfg_overlay else published
+            model.load_state_dict({key: value for key, value in weights.items() if not key.startswith("2.")}, strict=False)
         return model
 
     monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
-    return asked
+    return calls
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    """Every backend this machine has."""
+    """Every backend of this machine."""
     return request.param
 
 
 def make_images(seed: int, batch: int, channels: int, height: int, width: int) -> torch.Tensor:
-    """Return images of several kinds: noise, few values, one value, a ramp."""
+    """Return random images of different patterns: noise, few values, one value, a ramp."""
     draw = rng.generator(seed, "images")
     images = draw.integers(0, 256, (batch, channels, height, width), dtype=np.uint8)
     for i in range(batch):
-        kind = draw.integers(0, 5)
-        if kind == 1:
+        pattern = draw.integers(0, 5)
+        if pattern == 1:
             images[i] = images[i] // 64 * 64
-        elif kind == 2:
+        elif pattern == 2:
             images[i] = images[i, :, :1, :1]
-        elif kind == 3:
+        elif pattern == 3:
             images[i] = np.linspace(draw.integers(0, 200), 255, width).astype(np.uint8)
     return torch.from_numpy(images)
 

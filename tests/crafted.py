@@ -1,4 +1,4 @@
-"""Checkpoints with a good digest and bad contents, and what the commands make of them."""
+"""Checkpoints with a valid digest and invalid content, and what the commands do with them."""
 
 import contextlib
 import copy
@@ -43,13 +43,13 @@ def make_run(folder: Path, **changes: Any) -> tuple[Recipe, dict[str, Tensor], d
 
 
 def write(path: Path, tensors: dict[str, Tensor], text: str) -> None:
-    """Write a checkpoint whose digest is right, whatever is in it."""
+    """Write a checkpoint with a valid digest and any content."""
     header = {"meta": text, "digest": checkpoint._digest(tensors, text)}
     path.write_bytes(safetensors.torch.save(tensors, header))
 
 
 def crafted_metadata(metadata: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return a name and the text of metadata: not an object, and every key missing or with every wrong value."""
+    """Yield names and texts of metadata: not an object, and every key missing or with every wrong value."""
     for text in NOT_METADATA:
         yield f"metadata {text[:20]!r}", text
     for path in _paths(metadata):
@@ -60,25 +60,25 @@ def crafted_metadata(metadata: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def crafted_tensors(tensors: dict[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Return a name and the tensors: each one missing, of another shape and of another dtype, one too many, and none."""
+    """Yield names and tensors: each one missing, renamed, of another dtype or shape, and no tensors."""
     for name, tensor in tensors.items():
         rest = {key: value for key, value in tensors.items() if key != name}
         yield f"{name} missing", rest
         yield f"{name} renamed", rest | {f"{name}.other": tensor}
-        for kind, other in (
+        for change, other in (
             ("int32", tensor.int()),
             ("float64", tensor.double()),
             ("empty", torch.zeros(0)),
             ("larger", torch.zeros(3, *tensor.shape)),
         ):
-            yield f"{name} {kind}", rest | {name: other}
-    for kind in sorted({name.partition(".")[0] for name in tensors}):
-        yield f"no {kind}", {name: tensor for name, tensor in tensors.items() if not name.startswith(f"{kind}.")}
+            yield f"{name} {change}", rest | {name: other}
+    for prefix in sorted({name.partition(".")[0] for name in tensors}):
+        yield f"no {prefix}", {name: tensor for name, tensor in tensors.items() if not name.startswith(f"{prefix}.")}
     yield "no tensors", {}
 
 
 def crafted_compositions(text: str) -> Iterator[tuple[str, str]]:
-    """Return a name and the text of compositions.jsonl: every key missing or with every wrong value."""
+    """Yield names and texts of compositions.jsonl: every key missing or with every wrong value."""
     yield from ((f"line {line[:20]!r}", f"{line}\n") for line in NOT_METADATA)
     line = json.loads(text.splitlines()[0])
     line["compositions"] = dict(list(line["compositions"].items())[:2])
@@ -120,10 +120,10 @@ def outcome_of(command: Callable[[], object]) -> str:
 
 
 def count_tracebacks(folder: Path, *, every: int = 1, **changes: Any) -> dict[str, Any]:
-    """Give every crafted checkpoint, or every n-th, to the commands that read one; return how often each did what.
+    """Run the commands that read a checkpoint on every crafted one, or every n-th; return the counts of the outcomes.
 
     `cases`, `refused`, `done` and `tracebacks` are counts; `first` names the first ten tracebacks. `changes` are keys of the
-    recipe. The figure of a release: `count_tracebacks(Path(empty_folder))`, some minutes.
+    recipe. For a release: `count_tracebacks(Path(empty_folder))`, which takes minutes.
     """
     recipe, tensors, metadata = make_run(folder, **changes)
     out, text = folder / "run", json.dumps(metadata)
@@ -139,11 +139,11 @@ def count_tracebacks(folder: Path, *, every: int = 1, **changes: Any) -> dict[st
     outcomes: Counter[str] = Counter()
     failed: list[str] = []
 
-    def give(names: tuple[str, ...], case: str, content: dict[str, Tensor], said: str, chosen: str) -> None:
+    def run_commands(names: tuple[str, ...], case: str, content: dict[str, Tensor], metadata_text: str, chosen: str) -> None:
         for name in names:
             for old in out.iterdir():
                 old.unlink()
-            write(out / file, content, said)
+            write(out / file, content, metadata_text)
             if chosen:
                 (out / FILE).write_text(chosen)
             outcome = outcome_of(commands[name])
@@ -152,11 +152,11 @@ def count_tracebacks(folder: Path, *, every: int = 1, **changes: Any) -> dict[st
                 failed.append(f"{name}, {case}: {outcome}")
 
     readers = ("train", "evaluate", "predict")
-    for case, said in islice(crafted_metadata(metadata), 0, None, every):
-        give(readers, case, tensors, said, drawn)
+    for case, metadata_text in islice(crafted_metadata(metadata), 0, None, every):
+        run_commands(readers, case, tensors, metadata_text, drawn)
     for case, content in islice(crafted_tensors(tensors), 0, None, every):
-        give(readers, case, content, text, drawn)
+        run_commands(readers, case, content, text, drawn)
     for case, chosen in islice(crafted_compositions(drawn), 0, None, every) if drawn else ():
-        give(("compositions", "train"), case, tensors, text, chosen)
-    counts = {kind: outcomes[kind] for kind in ("refused", "done", "tracebacks")}
+        run_commands(("compositions", "train"), case, tensors, text, chosen)
+    counts = {name: outcomes[name] for name in ("refused", "done", "tracebacks")}
     return {"cases": sum(counts.values()), **counts, "first": failed[:10]}

@@ -1,4 +1,4 @@
-"""Small files in the official formats, made for tests."""
+"""Write small files in the official formats of the data sets."""
 
 import struct
 import zlib
@@ -15,23 +15,23 @@ def idx(array: np.ndarray) -> bytes:
     return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
 
 
-def mat_element(kind: int, body: bytes) -> bytes:
+def mat_element(code: int, body: bytes) -> bytes:
     """Return an element of a MATLAB 5 file."""
     if 0 < len(body) <= 4:
-        return struct.pack("<HH", kind, len(body)) + body.ljust(4, b"\0")
-    return struct.pack("<II", kind, len(body)) + body + b"\0" * (-len(body) % 8)
+        return struct.pack("<HH", code, len(body)) + body.ljust(4, b"\0")
+    return struct.pack("<II", code, len(body)) + body + b"\0" * (-len(body) % 8)
 
 
 def mat(arrays: dict[str, np.ndarray], *, packed: bool = True) -> bytes:
     """Return arrays as a MATLAB 5 file."""
     out = b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM"
     for name, array in arrays.items():
-        kind = {"uint8": (9, 2), "float64": (6, 9)}[str(array.dtype)]
+        array_class, code = {"uint8": (9, 2), "float64": (6, 9)}[str(array.dtype)]
         body = (
-            mat_element(6, struct.pack("<II", kind[0], 0))
+            mat_element(6, struct.pack("<II", array_class, 0))
             + mat_element(5, struct.pack(f"<{array.ndim}i", *array.shape))
             + mat_element(1, name.encode())
-            + mat_element(kind[1], array.tobytes(order="F"))
+            + mat_element(code, array.tobytes(order="F"))
         )
         matrix = struct.pack("<II", 14, len(body)) + body
         if packed:
@@ -42,13 +42,13 @@ def mat(arrays: dict[str, np.ndarray], *, packed: bool = True) -> bytes:
 
 
 def make_official(name: str, root: Path) -> None:
-    """Write a data set's files under a folder, of the sizes that its reader asks for; images are noise."""
+    """Write the files of a data set with the sizes that its reader expects. The images are noise."""
     folder = root / {"cifar10": "cifar-10-batches-bin", "cifar100": "cifar-100-binary"}.get(name, name)
     folder.mkdir(parents=True)
     if name == "mnist":
-        for kind, count in (("train", 60_000), ("t10k", 10_000)):
-            (folder / f"{kind}-images-idx3-ubyte").write_bytes(idx(np.resize(_bytes(28 * 28 * 97), (count, 28, 28))))
-            (folder / f"{kind}-labels-idx1-ubyte").write_bytes(idx(np.arange(count, dtype=np.uint8) % 10))
+        for split, count in (("train", 60_000), ("t10k", 10_000)):
+            (folder / f"{split}-images-idx3-ubyte").write_bytes(idx(np.resize(_bytes(28 * 28 * 97), (count, 28, 28))))
+            (folder / f"{split}-labels-idx1-ubyte").write_bytes(idx(np.arange(count, dtype=np.uint8) % 10))
     elif name.startswith("cifar"):
         labels, fine = (1, 10) if name == "cifar10" else (2, 100)
         ten = {"test_batch": 10_000, **{f"data_batch_{i}": 10_000 for i in range(1, 6)}}
@@ -58,22 +58,22 @@ def make_official(name: str, root: Path) -> None:
             records[:, labels:] = np.resize(_bytes(3072 * 97), (count, 3072))
             (folder / f"{file}.bin").write_bytes(records.tobytes())
     elif name == "svhn":
-        for kind, count in (("train", 600), ("test", 300)):
+        for split, count in (("train", 600), ("test", 300)):
             images = DRAW.integers(0, 256, (32, 32, 3, count), dtype=np.uint8)
             arrays = {"X": images, "y": (np.arange(count) % 10 + 1).astype(np.float64)[:, None]}
-            (folder / f"{kind}_32x32.mat").write_bytes(mat(arrays))
+            (folder / f"{split}_32x32.mat").write_bytes(mat(arrays))
     else:
         make_folder(folder)
 
 
 def make_folder(folder: Path, *, classes: tuple[str, ...] = ("n01440764", "n01443537"), train: int = 3, test: int = 2) -> None:
-    """Write an image folder as ImageNet's is: train/CLASS/*.JPEG and val/CLASS/*.JPEG, of many sizes."""
-    for kind, count in (("train", train), ("val", test)):
+    """Write an image folder like ImageNet: train/CLASS/*.JPEG and val/CLASS/*.JPEG, with images of different sizes."""
+    for split, count in (("train", train), ("val", test)):
         for name in classes:
-            (folder / kind / name).mkdir(parents=True)
+            (folder / split / name).mkdir(parents=True)
             for i in range(count):
                 pixels = DRAW.integers(0, 256, (40 + 7 * i, 60 - 5 * i, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(folder / kind / name / f"{name}_{i}.JPEG")
+                Image.fromarray(pixels).save(folder / split / name / f"{name}_{i}.JPEG")
 
 
 def _bytes(count: int) -> np.ndarray:
@@ -81,6 +81,6 @@ def _bytes(count: int) -> np.ndarray:
 
 
 def pixels(path: Path) -> np.ndarray:
-    """Return what is in an image file."""
+    """Return the pixels of an image file."""
     with Image.open(path) as image:
         return np.array(image)

@@ -1,4 +1,4 @@
-"""The independent answer: the same plan executed by Pillow itself, one image and one call at a time."""
+"""The reference for tests: execute a plan with Pillow, one image and one call at a time."""
 
 import math
 
@@ -59,7 +59,7 @@ def _resized_crop(image: Image.Image, place: list[float]) -> Image.Image:
 
 
 def _posterize(image: Image.Image, bits: int) -> Image.Image:
-    if bits == 0:  # black until Pillow 12, refused since
+    if bits == 0:  # black until Pillow 12, refused by later versions
         return Image.new(image.mode, image.size)
     return ImageOps.posterize(image, bits)
 
@@ -93,7 +93,7 @@ CALLS = {
 
 
 def apply_with_pillow(images: torch.Tensor, plan: Plan, fill: list[int] | None = None) -> torch.Tensor:
-    """Execute the plan with Pillow: [B, C, H, W] bytes in, the rows `plan.out` out."""
+    """Execute a plan on images [B, C, H, W] with Pillow and return the rows `plan.out`."""
     color = tuple(fill or [0] * images.shape[1])
     rows = [to_pillow(images[i]) for i in plan.source.tolist()]
     ops, levels = plan.ops.tolist(), plan.levels.tolist()

@@ -1,4 +1,4 @@
-"""Reviews made of a few words, and a tiny BERT of random weights for them: all that text needs."""
+"""Reviews made of a few words, and a tiny BERT with random weights."""
 
 import numpy as np
 import torch
@@ -32,9 +32,9 @@ WORDS = (*SPECIAL, *UNUSED, *GOOD, *BAD, *PLAIN, *PIECES)
 
 
 def make_reviews(count: int, seed: int = 0) -> list[tuple[str, int]]:
-    """Return reviews of a few sentences, with a word or two that give the label away."""
+    """Return reviews of a few sentences. One or two words in each reveal the label."""
     draw = rng.generator(seed, "reviews")
-    found = []
+    reviews = []
     for i in range(count):
         label = i % 2
         telling = list(draw.choice(GOOD if label else BAD, 2))
@@ -42,8 +42,8 @@ def make_reviews(count: int, seed: int = 0) -> list[tuple[str, int]]:
         for words in plain[:2]:
             words.insert(int(draw.integers(0, len(words))), telling.pop())
         plain[-1].append("unlikely")
-        found.append((" ".join(" ".join(words) + "." for words in plain), label))
-    return found
+        reviews.append((" ".join(" ".join(words) + "." for words in plain), label))
+    return reviews
 
 
 def write_model(folder, *, layers: int = 1, positions: int = 64, hidden: int = 16) -> None:
@@ -56,7 +56,7 @@ def write_model(folder, *, layers: int = 1, positions: int = 64, hidden: int = 1
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens(list(SPECIAL))
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer.enable_truncation(8)  # as some published files have it: ours must not cut
+    tokenizer.enable_truncation(8)  # as in some published files; outspan must ignore it
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     config = BertConfig(
@@ -68,5 +68,5 @@ def write_model(folder, *, layers: int = 1, positions: int = 64, hidden: int = 1
 
 
 def uniform_seeds(count: int) -> np.ndarray:
-    """Return seeds as plans have them."""
+    """Return seeds as in plans."""
     return rng.generator(5, "seeds").integers(0, 2**63, count).astype(np.uint64)

@@ -41,13 +41,13 @@ def test_the_loops_of_the_page_learn(tmp_path):
     (tmp_path / "in_turn.py").write_text(IN_TURN)
     files = write_loops(tmp_path)
     order = [files[name] for name in ("plain", "accelerate", "lightning", "distributed")]
-    found = accuracies(tmp_path, "in_turn.py", *order)
-    assert len(found) == 4
-    assert min(found) > 0.6  # in two epochs of 5,000 digits; chance is 0.1
+    results = accuracies(tmp_path, "in_turn.py", *order)
+    assert len(results) == 4
+    assert min(results) > 0.6  # in two epochs of 5,000 digits; chance is 0.1
 
 
 @pytest.mark.slow
 def test_the_distributed_loop_learns_in_two_processes(tmp_path):
     file = write_loops(tmp_path)["distributed"]
-    (found,) = accuracies(tmp_path, "-m", "torch.distributed.run", "--nproc-per-node", "2", file)
-    assert found > 0.6
+    (accuracy,) = accuracies(tmp_path, "-m", "torch.distributed.run", "--nproc-per-node", "2", file)
+    assert accuracy > 0.6

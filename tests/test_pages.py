@@ -30,10 +30,10 @@ SYMBOLS = {
 def evaluate(formula: str, **values: Any) -> float:
     """Return the value of a formula as the page writes it: factors stand side by side, Σᵢ is of all factors after it."""
     text = re.sub(r"\s", "", formula)
-    found = re.findall("|".join(map(re.escape, sorted(SYMBOLS, key=len, reverse=True))), text)
-    assert "".join(found) == text  # nothing is passed over
+    symbols = re.findall("|".join(map(re.escape, sorted(SYMBOLS, key=len, reverse=True))), text)
+    assert "".join(symbols) == text  # every character is a known symbol
     code, before, open_sums = "", "+", 0
-    for symbol in [SYMBOLS[one] for one in found]:
+    for symbol in [SYMBOLS[name] for name in symbols]:
         if symbol in "+-" and code.count("(") - code.count(")") == open_sums:  # the end of a term
             code, open_sums = code + ")" * open_sums, 0
         elif before not in ("+", "-", "/", "(", "total") and (symbol[0].isalnum() or symbol == "("):
@@ -46,13 +46,13 @@ def evaluate(formula: str, **values: Any) -> float:
 
 def blocks(page: str) -> list[str]:
     """Return the formulas that stand in blocks of their own, without what follows the comma."""
-    found = re.findall(r"(?m)(?:^    .*\n)+", (DOCS / page).read_text(encoding="utf-8"))
-    return [re.split(r",\s|,$|\.$", block.strip())[0] for block in found]
+    paragraphs = re.findall(r"(?m)(?:^    .*\n)+", (DOCS / page).read_text(encoding="utf-8"))
+    return [re.split(r",\s|,$|\.$", block.strip())[0] for block in paragraphs]
 
 
 def formula(begins: str) -> str:
-    [found] = [block for block in blocks("theory.md") if block.startswith(begins)]
-    return found
+    [match] = [block for block in blocks("theory.md") if block.startswith(begins)]
+    return match
 
 
 def sample(case: int, n: int, p: int, sigma: float) -> tuple[Setting, Rows, dict[str, Any]]:

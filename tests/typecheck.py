@@ -1,4 +1,4 @@
-"""The run-time checker that the suite wraps every function of the package in: an int is a float, as type checkers have it."""
+"""The run-time type checker of the suite. An int is accepted as a float, as static type checkers do."""
 
 from beartype import BeartypeConf, beartype
 

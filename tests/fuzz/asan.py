@@ -1,4 +1,4 @@
-"""Build the compiled kernel with AddressSanitizer and UndefinedBehaviorSanitizer, apart from the installed one."""
+"""Build the compiled kernel with AddressSanitizer and UndefinedBehaviorSanitizer, separately from the installed one."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-
 
 
 def build() -> Path:
-    """Return the path of the instrumented kernel; it is built again where a source is newer."""
+    """Return the path of the instrumented kernel; it is rebuilt if a source file is newer."""
     sources = [ROOT / "CMakeLists.txt", *(ROOT / "src/outspan/kernels/cpu").glob("*.[ch]*")]
     kernels = sorted((BUILD / "site").glob("outspan/kernels/cpu/_cpu*.so"))
     if not kernels or kernels[0].stat().st_mtime < max(source.stat().st_mtime for source in sources):
@@ -28,12 +28,12 @@ def build() -> Path:
 
 def environment() -> dict[str, str]:
     """Return the environment of a process that loads the instrumented kernel."""
-    found = []
+    libraries = []
     for library in ("libasan.so", "libubsan.so"):
         command = [os.environ.get("CXX", "g++"), f"-print-file-name={library}"]
         path = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
         if not os.path.isabs(path):
-            raise SystemExit(f"the compiler has no {library}: install it, or leave the target kernel out")
-        found.append(path)
+            raise SystemExit(f"the compiler has no {library}: install it, or omit the target kernel")
+        libraries.append(path)
     options = "detect_leaks=0:allocator_may_return_null=1:abort_on_error=1"
-    return {"LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": options, "UBSAN_OPTIONS": "print_stacktrace=1"}
+    return {"LD_PRELOAD": " ".join(libraries), "ASAN_OPTIONS": options, "UBSAN_OPTIONS": "print_stacktrace=1"}

@@ -1,17 +1,17 @@
-"""What every target promises: a result, or a ValueError of one short line. Nothing else."""
+"""The contract of every target: a result, or a ValueError with one short line."""
 
 from collections.abc import Callable
 from typing import Any
 
-LONGEST = 800  # characters of a message; the list of all keys of a recipe takes some 550 of them
+MAX_LENGTH = 800  # characters of a message; the list of all recipe keys takes about 550
 
 
 class Broken(AssertionError):
-    """Raised where a target gives what it must not: a message that is too long, a wrong result."""
+    """A target broke the contract: a message is too long, or a result is wrong."""
 
 
 def attempt(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Return what a function returns, or None where it refuses as it should; any other exception passes."""
+    """Return the result of a function, or None for a ValueError within the contract. Other exceptions pass."""
     try:
         return function(*arguments, **options)
     except ValueError as error:
@@ -20,17 +20,17 @@ def attempt(function: Callable[..., Any], *arguments: Any, **options: Any) -> An
 
 
 def check_message(error: ValueError) -> None:
-    """Refuse a message that is empty, of several lines or very long."""
+    """Raise `Broken` for a message that is empty, has several lines or is very long."""
     message = str(error)
     if not message.strip():
         raise Broken(f"{type(error).__name__} without a message") from error
     if len(message.splitlines()) > 1:
         raise Broken(f"a message of {len(message.splitlines())} lines: {message[:300]!r}") from error
-    if len(message) > LONGEST:
+    if len(message) > MAX_LENGTH:
         raise Broken(f"a message of {len(message)} characters: {message[:300]!r}") from error
 
 
 def expect(holds: bool, reason: str) -> None:
-    """Refuse a wrong result."""
+    """Raise `Broken` for a wrong result."""
     if not holds:
         raise Broken(reason)

@@ -22,14 +22,14 @@ PIECES = (
 
 
 def pick(draw: Draw, items: Sequence[Item]) -> Item:
-    """Return one of several, each alike."""
+    """Return one of the items, all with equal probability."""
     return items[int(draw.integers(len(items)))]
 
 
-def mutate(data: bytes, draw: Draw, *, most: int = 6) -> bytes:
+def mutate(data: bytes, draw: Draw, *, limit: int = 6) -> bytes:
     """Return bytes with a few changes."""
     changed = bytearray(data)
-    for _ in range(int(draw.integers(1, most + 1))):
+    for _ in range(int(draw.integers(1, limit + 1))):
         pick(draw, _CHANGES)(changed, draw)
     return bytes(changed[: 4 * len(data) + 4096])
 
@@ -86,7 +86,7 @@ def _insert(data: bytearray, draw: Draw) -> None:
 
 
 def _insert_number(data: bytearray, draw: Draw) -> None:
-    """Put a number in the place of one that is there."""
+    """Replace a number in the data."""
     digits = [i for i, byte in enumerate(data) if 48 <= byte <= 57]
     if digits:
         start = stop = pick(draw, digits)
@@ -101,7 +101,7 @@ _CHANGES: Sequence[Callable[[bytearray, Draw], None]] = (
 
 
 def odd_value(draw: Draw) -> Any:
-    """Return a JSON value that is seldom expected."""
+    """Return an unusual JSON value."""
     text = pick(draw, NUMBERS)
     try:
         return json.loads(text)

@@ -1,8 +1,8 @@
-"""Fuzz every target for some minutes: `make fuzz MINUTES=10 TARGETS=images,checkpoints`.
+"""Fuzz every target for a few minutes: `make fuzz MINUTES=10 TARGETS=images,checkpoints`.
 
-Each target runs in a process of its own. A case is drawn from the seed, its target and its number alone, so that a run with the
-same seed has the same cases. Inputs that break the contract are kept under tests/fuzz/crashers/TARGET; once the defect is fixed
-they are committed there, and the suite runs them again.
+Each target runs in its own process. A case depends only on the seed, its target and its number, so runs with the same seed have
+the same cases. Inputs that break the contract are saved in tests/fuzz/crashers/TARGET. When the defect is fixed, they are
+committed there, and the suite runs them.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from fuzz.worker import save
 
 TESTS = Path(__file__).resolve().parents[1]
 NAMES = ("images", "checkpoints", "recipes", "policies", "tables", "plans", "kernel")
-_MOST_RESTARTS = 50
+_MAX_RESTARTS = 50
 
 
 def fuzz(
@@ -30,10 +30,10 @@ def fuzz(
     seed: int,
     minutes: float,
     crashers: Path,
-    most: int = sys.maxsize,
+    cases: int = sys.maxsize,
     worker: Sequence[str] = ("-m", "fuzz.worker"),
 ) -> dict[str, float]:
-    """Run a target and return how many cases it had, and how many of them broke the contract."""
+    """Run a target and return the number of cases, and how many of them broke the contract."""
     result: dict[str, float] = {"minutes": minutes, "cases": 0, "crashes": 0, "hangs": 0, "tracebacks": 0}
     environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
     command = [sys.executable, *worker, name, "--seed", str(seed), "--crashers", str(crashers)]
@@ -41,48 +41,48 @@ def fuzz(
         command += ["--kernel", str(asan.build())]
         environment |= asan.environment()
     first, end = 0, time.time() + 60 * minutes
-    for _ in range(_MOST_RESTARTS):
+    for _ in range(_MAX_RESTARTS):
         with tempfile.TemporaryDirectory() as folder:
             state = Path(folder)
-            arguments = ["--first", str(first), "--end", str(end), "--most", str(most), "--state", folder]
+            arguments = ["--first", str(first), "--end", str(end), "--cases", str(cases), "--state", folder]
             done = subprocess.run([*command, *arguments], env=environment, stderr=subprocess.PIPE, text=True, errors="replace")
             if (state / "done").exists():
-                last = json.loads((state / "done").read_text())
-                result["cases"] = last["cases"]
-                result["tracebacks"] += last["tracebacks"]
+                counts = json.loads((state / "done").read_text())
+                result["cases"] = counts["cases"]
+                result["tracebacks"] += counts["tracebacks"]
                 break
             if not (state / "progress").exists():
-                raise SystemExit(f"{name}: the worker did not begin:\n{done.stderr}")
-            last = json.loads((state / "progress").read_text())
-            result["cases"], first = last["case"] + 1, last["case"] + 1
-            result["tracebacks"] += last["tracebacks"]
+                raise SystemExit(f"{name}: the worker did not start:\n{done.stderr}")
+            progress = json.loads((state / "progress").read_text())
+            result["cases"] = first = progress["case"] + 1
+            result["tracebacks"] += progress["tracebacks"]
             is_hang = "Timeout (" in done.stderr
             result["hangs" if is_hang else "crashes"] += 1
-            path = save(crashers, name, (state / "last").read_bytes())
-            print(f"{name}, case {last['case']}: {'hangs' if is_hang else f'exit code {done.returncode}'}: {path}")
+            path = save(crashers, name, (state / "input").read_bytes())
+            print(f"{name}, case {progress['case']}: {'hangs' if is_hang else f'exit code {done.returncode}'}: {path}")
             print(done.stderr[:6000], flush=True)
     return result
 
 
 def main() -> None:
-    """Fuzz the targets one after another, print a table, and fail where a contract was broken."""
+    """Fuzz the targets one after another, print a table, and fail if the contract was broken."""
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.0, help="for each target")
-    parser.add_argument("--targets", default=",".join(NAMES), help="names with commas")
-    parser.add_argument("--seed", type=int, help="of a run before; by default a new one")
-    parser.add_argument("--result", type=Path, help="the JSON file to write")
+    parser.add_argument("--minutes", type=float, default=1.0, help="minutes per target")
+    parser.add_argument("--targets", default=",".join(NAMES), help="comma-separated names")
+    parser.add_argument("--seed", type=int, help="seed of an earlier run; default: a new seed")
+    parser.add_argument("--result", type=Path, help="JSON file to write")
     parser.add_argument("--crashers", type=Path, default=TESTS / "fuzz" / "crashers")
-    given = parser.parse_args()
-    targets = [name.strip() for name in given.targets.split(",") if name.strip()]
+    options = parser.parse_args()
+    targets = [name.strip() for name in options.targets.split(",") if name.strip()]
     if unknown := [name for name in targets if name not in NAMES]:
         parser.error(f"unknown target {unknown[0]!r} (known: {', '.join(NAMES)})")
-    seed = secrets.randbelow(2**31) if given.seed is None else given.seed
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     results = {}
     for name in targets:
-        results[name] = fuzz(name, seed=seed, minutes=given.minutes, crashers=given.crashers)
-        if given.result is not None:
-            given.result.write_text(json.dumps(results, indent=2) + "\n")
+        results[name] = fuzz(name, seed=seed, minutes=options.minutes, crashers=options.crashers)
+        if options.result is not None:
+            options.result.write_text(json.dumps(results, indent=2) + "\n")
     print(f"{'target':12} {'minutes':>8} {'cases':>9} {'crashes':>8} {'hangs':>6} {'tracebacks':>11}")
     for name, row in results.items():
         numbers = f"{row['cases']:9} {row['crashes']:8} {row['hangs']:6} {row['tracebacks']:11}"

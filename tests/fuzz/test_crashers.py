@@ -1,4 +1,4 @@
-"""Inputs that once broke a contract, and a few fresh ones of every target: so that the fuzzers do not rot."""
+"""Run the inputs that once broke the contract, and a few new cases of every target."""
 
 import os
 import subprocess
@@ -13,13 +13,13 @@ from fuzz.targets import TARGETS
 from fuzz.worker import generator, run_case
 from outspan.kernels import cpu
 
-# A warning is no crash: a checkpoint whose setting was changed, for example, is resumed with one.
+# A warning is not a crash: for example, a checkpoint with changed settings is resumed with a warning.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 CRASHERS = sorted(path for path in (Path(__file__).parent / "crashers").glob("*/*") if path.is_file())
 
 
 @pytest.mark.parametrize("path", CRASHERS, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_once_broke_is_mended(path, tmp_path, unchecked):
+def test_old_crashers_are_fixed(path, tmp_path, unchecked):
     run_case(TARGETS[path.parent.name], path.read_bytes(), tmp_path)
 
 
@@ -71,7 +71,7 @@ worker.main()
 
 def test_the_runner_counts_crashes_hangs_and_tracebacks_and_goes_on(tmp_path, capfd):
     (tmp_path / "planted.py").write_text(PLANTED)
-    result = fuzz("planted", seed=0, minutes=9, most=12, crashers=tmp_path, worker=[str(tmp_path / "planted.py")])
+    result = fuzz("planted", seed=0, minutes=9, cases=12, crashers=tmp_path, worker=[str(tmp_path / "planted.py")])
     assert result == {"minutes": 9, "cases": 12, "crashes": 2, "hangs": 1, "tracebacks": 2}
     assert sorted(path.read_text() for path in (tmp_path / "planted").iterdir()) == ["1", "3", "5", "7", "8"]
     assert "TypeError: a defect" in capfd.readouterr().out
@@ -100,5 +100,5 @@ def test_address_sanitizer_sees_a_byte_written_beyond_the_end():
 
 @pytest.mark.slow
 def test_the_kernel_under_address_sanitizer(tmp_path):
-    result = fuzz("kernel", seed=0, minutes=5, most=300, crashers=tmp_path)
+    result = fuzz("kernel", seed=0, minutes=5, cases=300, crashers=tmp_path)
     assert result == {"minutes": 5, "cases": 300, "crashes": 0, "hangs": 0, "tracebacks": 0}

@@ -1,4 +1,4 @@
-"""One target in one process: case after case until the time is over. The runner restarts it where it dies."""
+"""Run the cases of one target until the time is over. If this process dies, the runner starts a new one."""
 
 import argparse
 import faulthandler
@@ -19,18 +19,18 @@ import numpy as np
 
 from fuzz.contract import Broken, check_message
 
-HANG = 60  # seconds a case
-MEMORY = 2 << 30  # bytes a case may add to what the process needs
-_MOST_SAVED = 20  # inputs of one run
+HANG = 60  # seconds per case
+MEMORY = 2 << 30  # bytes that a case may need in addition to the process
+_MAX_SAVED = 20  # inputs per run
 
 
 def generator(seed: int, target: str, case: int) -> np.random.Generator:
-    """Return what a case is drawn from: the same for the same seed, target and case, whatever went before."""
+    """Return the generator of a case. It depends only on the seed, the target and the number of the case."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, zlib.crc32(target.encode()), case])))
 
 
 def run_case(target: ModuleType, data: bytes, folder: Path) -> None:
-    """Run one input; anything but a result or a short ValueError is an exception."""
+    """Run one input; anything except a result or a short ValueError is an exception."""
     try:
         target.check(data, folder)
     except ValueError as error:
@@ -38,15 +38,15 @@ def run_case(target: ModuleType, data: bytes, folder: Path) -> None:
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has had in memory."""
-    if sys.platform.startswith("linux"):  # not ru_maxrss, which begins with that of the process that started this one
+    """Return the peak memory of this process in bytes."""
+    if sys.platform.startswith("linux"):  # not ru_maxrss, which includes the parent process
         status = Path("/proc/self/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) << 10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
 
 
 def save(crashers: Path, name: str, data: bytes) -> Path:
-    """Write an input that broke the contract, under a name of its content."""
+    """Write an input that broke the contract, under a hash of its content."""
     folder = crashers / name
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / hashlib.sha256(data).hexdigest()[:16]
@@ -55,15 +55,15 @@ def save(crashers: Path, name: str, data: bytes) -> Path:
 
 
 def _place(error: BaseException) -> str:
-    """Return what tells one defect from another: the exception and where it was raised."""
+    """Return the exception and where it was raised, to distinguish defects."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "outspan" in frame.filename] or frames
-    said = str(error)[:60] if isinstance(error, Broken) else ""
-    return f"{type(error).__name__} {own[-1].filename}:{own[-1].lineno} {said}"
+    ours = [frame for frame in frames if "outspan" in frame.filename] or frames
+    message = str(error)[:60] if isinstance(error, Broken) else ""
+    return f"{type(error).__name__} {ours[-1].filename}:{ours[-1].lineno} {message}"
 
 
-def work(name: str, seed: int, first: int, end: float, most: int, state: Path, crashers: Path) -> None:
-    """Run the cases of a target from the first on; how far it is stands in `state`, for when this process dies."""
+def work(name: str, seed: int, first: int, end: float, cases: int, state: Path, crashers: Path) -> None:
+    """Run the cases of a target from number `first` on. The progress is in `state`, in case this process dies."""
     from fuzz.targets import TARGETS
 
     target = TARGETS[name]
@@ -71,18 +71,18 @@ def work(name: str, seed: int, first: int, end: float, most: int, state: Path, c
     tracebacks = 0
     with tempfile.TemporaryDirectory() as folder, open(state / "progress", "wb", buffering=0) as progress:
         for case in count(first):
-            if time.time() >= end or case >= most:
+            if time.time() >= end or case >= cases:
                 break
             data = target.make(generator(seed, name, case))
-            (state / "last").write_bytes(data)
+            (state / "input").write_bytes(data)
             progress.seek(0)
             progress.write(json.dumps({"case": case, "tracebacks": tracebacks}).ljust(80).encode())
             faulthandler.dump_traceback_later(HANG, exit=True)
             try:
                 run_case(target, data, Path(folder))
-            except Exception as error:  # this is what is looked for
+            except Exception as error:  # a traceback: what the fuzzer searches for
                 tracebacks += 1
-                if (place := _place(error)) not in seen and len(seen) < _MOST_SAVED:
+                if (place := _place(error)) not in seen and len(seen) < _MAX_SAVED:
                     seen.add(place)
                     print(f"{name}, case {case}: {save(crashers, name, data)}\n{traceback.format_exc(limit=-6)}", flush=True)
             finally:
@@ -98,29 +98,29 @@ def work(name: str, seed: int, first: int, end: float, most: int, state: Path, c
 
 
 def main() -> None:
-    """Read the arguments that the runner gives."""
+    """Read the arguments of the runner."""
     parser = argparse.ArgumentParser()
     parser.add_argument("name")
-    for option in ("seed", "first", "most"):
+    for option in ("seed", "first", "cases"):
         parser.add_argument(f"--{option}", type=int, required=True)
     parser.add_argument("--end", type=float, required=True)
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--crashers", type=Path, required=True)
     parser.add_argument("--kernel", type=Path)
-    given = parser.parse_args()
-    if given.kernel is not None:
-        use_kernel(given.kernel)
+    options = parser.parse_args()
+    if options.kernel is not None:
+        use_kernel(options.kernel)
     else:
-        # A backstop for the machine; AddressSanitizer itself reserves terabytes.
+        # A memory limit to protect the machine. AddressSanitizer reserves terabytes, so it has none.
         pages = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform.startswith("linux") else 0
         room = pages * resource.getpagesize() + (16 << 30)
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
     faulthandler.enable()
-    work(given.name, given.seed, given.first, given.end, given.most, given.state, given.crashers)
+    work(options.name, options.seed, options.first, options.end, options.cases, options.state, options.crashers)
 
 
 def use_kernel(path: Path) -> None:
-    """Take another build of the compiled kernel than the installed one."""
+    """Use another build of the compiled kernel instead of the installed one."""
     from importlib.machinery import ExtensionFileLoader
     from importlib.util import module_from_spec, spec_from_file_location
 

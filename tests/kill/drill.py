@@ -1,10 +1,10 @@
-"""Kill commands at random instants, restart them at once, and compare what they end with.
+"""Kill commands at random times, restart them at once, and compare their results.
 
     python tests/kill/drill.py                                    # every scenario, a few runs each
     python tests/kill/drill.py --scenarios train,folder --runs 35 --result results/reliability.json
 
-A run passes if, after some kills, it ends with the same bits as one that was never killed, if no restart is refused, if nothing
-prints a traceback, and if 5 seconds after a kill no process of the killed command is left.
+A run passes if after several kills its results are bit-identical to those of a run without kills, no restart is refused, there
+is no traceback, and 5 seconds after a kill all processes of the killed command have ended.
 
 Importing torch takes seconds, so this process imports everything once, computes nothing, and forks a child per command.
 """
@@ -30,7 +30,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # bits are promised for the same number of threads
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-# A process that a command spawns imports this module, too. One that only reads images must not take longer for that.
+# Processes that a command spawns import this module, too. Those that only read images must not become slower.
 PATCHES = "OUTSPAN_DRILL_PATCHES"  # set for commands whose processes train
 if __name__ != "__mp_main__" or PATCHES in os.environ:
     import numpy as np
@@ -63,7 +63,7 @@ Arguments = list[str]
 
 
 def digits(root: Path) -> Path:
-    """Write a few of the embedded digits."""
+    """Write a few of the included digits."""
     path, data = root / "digits.npz", load("digits")
     arrays = {"train_images": data.train.images[:128], "train_labels": data.train.labels[:128]}
     arrays |= {"test_images": data.test.images[:40], "test_labels": data.test.labels[:40]}
@@ -72,7 +72,7 @@ def digits(root: Path) -> Path:
 
 
 def images(root: Path) -> Path:
-    """Write an image folder, large enough that workers read it."""
+    """Write an image folder that is large enough for worker processes."""
     draw = np.random.Generator(np.random.Philox(0))
     for split, name, count in ((s, n, c) for s, c in (("train", 150), ("test", 10)) for n in ("a", "b")):
         folder = root / "images" / split / name
@@ -83,7 +83,7 @@ def images(root: Path) -> Path:
 
 
 def texts(root: Path) -> Arguments:
-    """Write reviews and a tiny BERT, and return the options that name them. In a child: tokenizers start threads."""
+    """Write reviews and a tiny BERT, and return the options for them. A child process writes it: tokenizers start threads."""
     for split, count, seed in (("train", 40, 0), ("test", 20, 1)):
         rows = [json.dumps({"text": text, "label": label}) for text, label in make_reviews(count, seed)]
         (root / "reviews").mkdir(exist_ok=True)
@@ -105,7 +105,7 @@ def grid(root: Path) -> Arguments:
 
 
 def on_digits(*arguments: str) -> Callable[[Path], Arguments]:
-    """Return what makes the arguments of a command on digits."""
+    """Return a function that writes digits and returns the arguments of a command."""
     return lambda root: [arguments[0], "--data", str(digits(root)), *arguments[1:], *SMALL]
 
 
@@ -129,7 +129,7 @@ KILLS = ("parent", "group", "child", "terminate")
 
 
 def launch(arguments: Arguments, log: Path, method: str | None = None) -> int:
-    """Start a command as the leader of its own session and return its number."""
+    """Start a command as the leader of its own session and return its process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -157,7 +157,7 @@ def launch(arguments: Arguments, log: Path, method: str | None = None) -> int:
 
 
 def session(leader: int) -> list[int]:
-    """Return the living processes of a session, its leader excepted."""
+    """Return the running processes of a session, without its leader."""
     members = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != leader:
@@ -171,11 +171,11 @@ def session(leader: int) -> list[int]:
 
 
 class Failed(Exception):
-    """Raised for a run that does not pass."""
+    """A run that does not pass."""
 
 
 class Drill:
-    """A folder for a drill, and the killed sessions in which a process may still be left."""
+    """The folder of a drill, its counts, and the killed sessions that may still have running processes."""
 
     def __init__(self, root: Path, draw: np.random.Generator, patience: float) -> None:
         self.root, self.draw, self.patience = root, draw, patience
@@ -183,7 +183,7 @@ class Drill:
         self.kills = self.inside_a_save = self.checked = 0
 
     def wait(self, pid: int, log: Path, limit: float = 300.0) -> int:
-        """Return the exit code of a command, negative for a signal; what hangs or prints a traceback fails."""
+        """Return the exit code of a command, negative for a signal. Raise `Failed` for a hang or a traceback."""
         end = time.monotonic() + limit
         while True:
             done, status = os.waitpid(pid, os.WNOHANG)
@@ -207,7 +207,7 @@ class Drill:
         return time.monotonic() - began
 
     def kill(self, arguments: Arguments, log: Path, way: str, delay: float) -> bool:
-        """Start a command and kill it after a while; return whether it was still running."""
+        """Start a command, kill it after a delay, and return whether it was still running."""
         pid = launch(arguments, log)
         time.sleep(delay)
         if os.waitpid(pid, os.WNOHANG)[0]:
@@ -232,7 +232,7 @@ class Drill:
         return True
 
     def check_orphans(self, *, all: bool = False) -> None:
-        """Fail if a process is left of a session that was killed `patience` seconds ago; with `all` wait for that."""
+        """Raise `Failed` if a process still runs `patience` seconds after its session was killed. With `all`, wait for this."""
         while self.killed:
             pid, since = self.killed[0]
             if left := session(pid):
@@ -247,11 +247,11 @@ class Drill:
 
 
 def content(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield everything in a result folder that is promised to be the same."""
+    """Yield everything in a result folder that must be identical."""
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.suffix == ".safetensors":
-            continue  # below, by folder
+            continue  # compared below, by folder
         if path.is_dir() and checkpoint.is_begun(path):
             yield name, state(path)
         elif path.suffix in (".npy", ".jsonl", ".toml"):
@@ -263,14 +263,14 @@ def content(folder: Path) -> Iterator[tuple[str, Any]]:
 
 
 def state(folder: Path) -> tuple[bytes, str]:
-    """Return a checkpoint's tensors and metadata, without the time it took."""
+    """Return a checkpoint's tensors and metadata, without the training time."""
     loaded = checkpoint.load(folder)
     assert loaded is not None
     return safetensors.torch.save(loaded[0]), json.dumps({**loaded[1], "seconds": 0}, sort_keys=True)
 
 
 def in_child(function: Callable[[], bool]) -> bool:
-    """Call a function in a forked child: this process computes nothing, so that its children may."""
+    """Call a function in a forked child. The parent must not compute, because its children are forked."""
     pid = os.fork()
     if not pid:
         os._exit(0 if function() else 1)
@@ -278,9 +278,9 @@ def in_child(function: Callable[[], bool]) -> bool:
 
 
 def run_scenario(name: str, runs: int, kills: int, seed: int, patience: float) -> dict[str, Any]:
-    """Kill each of some runs several times and return the counts; the first failure ends it."""
-    with tempfile.TemporaryDirectory() as made:
-        root = Path(made)
+    """Kill each run several times and return the counts. The first failure ends the scenario."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
         arguments, log = SCENARIOS[name](root), root / "log"
         drill = Drill(root, np.random.Generator(np.random.Philox(seed)), patience)
         whole = min(drill.finish([*arguments, "-o", str(root / f"whole{i}")], log) for i in range(2))
@@ -292,16 +292,16 @@ def run_scenario(name: str, runs: int, kills: int, seed: int, patience: float) -
                     break  # it has ended already
             drill.finish([*arguments, "-o", str(out)], log)
             if not in_child(lambda out=out: dict(content(out)) == dict(content(root / "whole0"))):
-                raise Failed(f"run {run} of {name} ends otherwise than one that was never killed")
+                raise Failed(f"run {run} of {name} differs from a run that was never killed")
         drill.check_orphans(all=True)
         counts = {"runs": runs, "identical": runs, "kills": drill.kills}
         return counts | {"inside_a_save": drill.inside_a_save, "sessions_without_orphans": drill.checked}
 
 
 def run_supervisor(tries: int, method: str, seed: int, patience: float) -> dict[str, Any]:
-    """Kill the parent alone while its workers start, and restart it at once: the new one must never be refused."""
-    with tempfile.TemporaryDirectory() as made:
-        root = Path(made)
+    """Kill the parent alone while its workers start, and restart it at once: the new process must never be refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
         drill, log = Drill(root, np.random.Generator(np.random.Philox(seed)), patience), root / "log"
         arguments = [*SCENARIOS["folder"](root), "-o", str(root / "run"), "--set", "epochs=100000"]
         spread = {"fork": 0.05, "forkserver": 3.0, "spawn": 3.0}[method]  # how long workers take to start
@@ -321,8 +321,8 @@ def run_supervisor(tries: int, method: str, seed: int, patience: float) -> dict[
 
 
 def sabotaged(way: str) -> None:
-    """Break what the drill must be able to see."""
-    if way == "save":  # over the only file, slowly
+    """Break something that the drill must detect."""
+    if way == "save":  # overwrite the only file, slowly
 
         def save(folder: Path, step: int, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any]) -> Path:
             text = json.dumps({**meta, "step": step})
@@ -337,13 +337,13 @@ def sabotaged(way: str) -> None:
             return path
 
         checkpoint.save = save
-    else:  # draws that depend on those before them
+    else:  # draws that depend on earlier draws
         stream = np.random.Generator(np.random.Philox(1))
         run.rng.generator = lambda *_: stream
 
 
 def preload(scenarios: str) -> None:
-    """Import what commands import later, so that their forks do not: optimizers alone take 3 s at their first step."""
+    """Import modules before the commands are forked: an optimizer alone takes 3 s at its first step."""
     for name in (
         "matplotlib.figure",
         "rich.progress",
@@ -357,14 +357,14 @@ def preload(scenarios: str) -> None:
 def main() -> int:
     """Run the drill, print a table, and add it to a result file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="names with commas; none for no runs")
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="comma-separated names; empty for no runs")
     parser.add_argument("--runs", type=int, default=3, help="runs per scenario")
     parser.add_argument("--kills", type=int, default=3, help="kills per run")
     parser.add_argument("--supervisor", default="", help="restarts by start method, e.g. fork=100,spawn=20")
-    parser.add_argument("--sabotage", choices=["save", "stream"], help="break something: the drill must see it")
+    parser.add_argument("--sabotage", choices=["save", "stream"], help="break something that the drill must detect")
     parser.add_argument("--patience", type=float, default=5.0, help="seconds after a kill in which its processes must end")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--result", type=Path, help="a JSON file to add the counts to")
+    parser.add_argument("--result", type=Path, help="JSON file to add the counts to")
     options = parser.parse_args()
     faulthandler.enable()
     preload(options.scenarios)

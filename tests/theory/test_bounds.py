@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from linear import ridge_fall, setting
+from linear import ridge_decrease, setting
 from outspan import rng
 from outspan.theory import bounds, minnorm_bounds
 from outspan.theory.bounds import Setting
@@ -25,7 +25,7 @@ def test_label_invariant_results_are_exact(fixed_penalty):
     for case in range(25):
         s, Fs = invariant(case)
         added = [projected(s.X, transformed(s.X, F, 0)) for F in Fs]
-        falls = [ridge_fall(s, rows, fixed_penalty) for rows in added]
+        falls = [ridge_decrease(s, rows, fixed_penalty) for rows in added]
         near = {"rel": 1e-9, "abs": 1e-12 * (s.beta @ s.beta)}
         for F, fall in zip(Fs, falls, strict=True):
             assert bounds.theorem_1(s, F, 0, fixed_penalty=fixed_penalty).repaired == pytest.approx(fall.total, **near)
@@ -38,11 +38,11 @@ def test_label_invariant_results_are_exact(fixed_penalty):
         mean = np.mean([fall.total for fall in falls])
         assert bounds.uniform_sampling(s, Fs, 0, fixed_penalty=fixed_penalty).repaired == pytest.approx(mean, **near)
         sources = [case % s.n, 0, (case + 1) % s.n]
-        fall = ridge_fall(s, bounds.several(s, Fs, sources), fixed_penalty)
+        fall = ridge_decrease(s, bounds.several(s, Fs, sources), fixed_penalty)
         assert bounds.several_points(s, Fs, sources, fixed_penalty=fixed_penalty).repaired == pytest.approx(fall.total, **near)
         for how in ("additive", "multiplicative"):
             first, both = bounds.composed(s, Fs[0], Fs[1], 0, how)
-            change = ridge_fall(s, both, fixed_penalty).total - ridge_fall(s, first, fixed_penalty).total
+            change = ridge_decrease(s, both, fixed_penalty).total - ridge_decrease(s, first, fixed_penalty).total
             assert bounds.composition(s, Fs[0], Fs[1], 0, how, fixed_penalty=fixed_penalty).repaired == pytest.approx(
                 change, **near
             )
@@ -56,7 +56,7 @@ def test_a_wrong_label_costs_what_direct_solves_say():
         mean = s.X @ s.beta
         off = Rows(row.x, row.weights + label_error * mean / (mean @ mean))  # the label is `label_error` too large in the mean
         got = float(bounds.outside_gain(row.x @ s.beta, np.sum(row.x**2, axis=1), s.n * s.lam, label_error)[0])
-        assert got == pytest.approx(ridge_fall(s, off, True).bias, rel=1e-9, abs=1e-12 * (s.beta @ s.beta))
+        assert got == pytest.approx(ridge_decrease(s, off, True).bias, rel=1e-9, abs=1e-12 * (s.beta @ s.beta))
 
 
 def test_with_the_penalty_held_the_bias_never_rises_and_the_formula_is_the_notes():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linear import ridge_fall, setting
+from linear import ridge_decrease, setting
 from outspan import rng
 from outspan.theory import mixup
 from outspan.theory.bounds import Setting
@@ -37,7 +37,7 @@ def test_mixup_gains_are_those_of_direct_solves():
         alpha = float(rng.generator(case, "alpha").uniform())
         bias, variance = mixup.mixup_gains(s, alpha)
         i, j = rng.generator(case, "pair").integers(0, s.n, 2).tolist()
-        fall = ridge_fall(s, mixed(s.X, i, j, alpha), True)
+        fall = ridge_decrease(s, mixed(s.X, i, j, alpha), True)
         scale = ridge_error(s.X, s.beta, s.lam, s.sigma)
         assert bias[i, j] == pytest.approx(fall.bias, rel=1e-9, abs=1e-12 * scale.bias)
         assert variance[i, j] == pytest.approx(fall.variance, rel=1e-9, abs=1e-12 * scale.variance)

@@ -9,7 +9,7 @@ from torch import nn
 
 from outspan.config import Recipe
 from outspan.data.sets import Data
-from outspan.messages import unknown
+from outspan.messages import shown, unknown
 from outspan.policies import files, published
 from outspan.policies.adversarial import Adversarial
 from outspan.policies.plain import Plain
@@ -218,7 +218,7 @@ def check_noun(recipe: Recipe, noun: str) -> None:
         names = ", ".join(name for name, other in POLICIES.items() if noun in other.nouns)
         raise ValueError(f"policy {recipe.policy!r} is not for {noun}: use one of {names}")
     if recipe.defaults not in _DEFAULTS[noun]:
-        raise ValueError(f"defaults for {noun} must be one of {', '.join(_DEFAULTS[noun])}, got {recipe.defaults!r}")
+        raise ValueError(f"defaults for {noun} must be one of {', '.join(_DEFAULTS[noun])}, got {shown(recipe.defaults)}")
     names = parse_transforms(recipe.transforms) if "transforms" in spec.keys else ()
     for name in names:
         if name not in BY_NOUN[noun]:

@@ -1,4 +1,4 @@
-"""What is fuzzed. A target makes an input as bytes (`make`) and runs one (`check`), in a folder of its own."""
+"""The fuzz targets. A target makes an input as bytes (`make`) and runs it in a temporary folder (`check`)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType

@@ -1,4 +1,4 @@
-"""Checkpoints of a tiny run: bytes changed, and metadata and tensors changed under a digest that is right."""
+"""Checkpoints of a tiny run: changed bytes, and changed metadata and tensors with a valid digest."""
 
 import contextlib
 import json
@@ -23,13 +23,13 @@ RECIPE = Recipe(model="mlp-2", policy="none", epochs=2, batch=50, fraction=0.06)
 
 @lru_cache(maxsize=1)
 def _base() -> bytes:
-    """Return the checkpoint of a run that was stopped half way."""
+    """Return the checkpoint of a run that was stopped in the middle."""
     folder = Path(tempfile.mkdtemp())
     with contextlib.suppress(Stopped):
-        train(RECIPE, out=folder, on_step=lambda shown: True)
+        train(RECIPE, out=folder, on_step=lambda progress: True)
     data = max(folder.glob("step-*.safetensors")).read_bytes()
     shutil.rmtree(folder)
-    meta = {**_meta(data), "seconds": 1.0}  # of this very run
+    meta = {**_meta(data), "seconds": 1.0}  # a constant: the time of a run varies
     return _file(safetensors.torch.load(data), json.dumps(meta))
 
 
@@ -39,7 +39,7 @@ def _meta(data: bytes) -> dict:
 
 
 def _file(tensors: dict[str, torch.Tensor], text: str) -> bytes:
-    """Return a checkpoint with a digest that is right; its header is in order, where safetensors draws one."""
+    """Return a checkpoint with a valid digest. Its header is sorted; the order of safetensors is random."""
     data = safetensors.torch.save(tensors, {"meta": text, "digest": checkpoint._digest(tensors, text)})
     size = int.from_bytes(data[:8], "little")
     header = json.dumps(json.loads(data[8 : 8 + size]), sort_keys=True).encode()
@@ -48,7 +48,7 @@ def _file(tensors: dict[str, torch.Tensor], text: str) -> bytes:
 
 
 def make(draw: Draw) -> bytes:
-    """Return a checkpoint that is damaged, or one that is whole and says something odd."""
+    """Return a damaged checkpoint, or a valid one with unusual content."""
     base = _base()
     if draw.random() < 0.3:
         return mutate(base, draw)
@@ -60,7 +60,7 @@ def make(draw: Draw) -> bytes:
             meta = mutate_json(meta, draw)
     text = json.dumps(meta)
     if draw.random() < 0.1:
-        text = mutate(text.encode(), draw, most=2).decode(errors="replace")
+        text = mutate(text.encode(), draw, limit=2).decode(errors="replace")
     return _file(tensors, text)
 
 
@@ -81,7 +81,7 @@ def _change_tensors(tensors: dict[str, torch.Tensor], draw: Draw) -> None:
 
 
 def check(data: bytes, folder: Path) -> None:
-    """Read a checkpoint, load its model, and go on from it."""
+    """Read a checkpoint, load its model, and resume from it."""
     out = folder / "run"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
@@ -90,5 +90,5 @@ def check(data: bytes, folder: Path) -> None:
     attempt(checkpoint.read, path)
     attempt(checkpoint.load, out)
     attempt(load_model, out)
-    if zlib.crc32(data) % 4 == 0:  # takes longer
+    if zlib.crc32(data) % 4 == 0:  # slower
         attempt(train, RECIPE, out=out)

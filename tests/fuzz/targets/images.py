@@ -1,4 +1,4 @@
-"""Image files: made by Pillow, then damaged."""
+"""Image files: written by Pillow, then damaged."""
 
 import io
 import struct
@@ -14,7 +14,7 @@ from fuzz.mutate import Draw, mutate, pick
 from outspan.data.decode import read_cropped, read_fitted
 from outspan.data.image import read_image
 
-FORMS = (
+FORMATS = (
     ("PNG", ("1", "L", "LA", "P", "RGB", "RGBA"), ({}, {"optimize": True}, {"bits": 2})),
     ("JPEG", ("L", "RGB", "CMYK"), ({}, {"progressive": True}, {"quality": 5}, {"restart_marker_blocks": 1})),
     ("GIF", ("L", "P", "RGB"), ({}, {"interlace": 1}, {"save_all": True})),
@@ -28,8 +28,8 @@ FORMS = (
 
 
 def make(draw: Draw) -> bytes:
-    """Return an image file of any kind that is read, nine times of ten damaged."""
-    form, modes, options = pick(draw, FORMS)
+    """Return an image file of any supported format, damaged in nine of ten cases."""
+    file_format, modes, options = pick(draw, FORMATS)
     width, height = (int(side) for side in draw.integers(1, 40, 2))
     noise = draw.integers(0, 256, (height, width, 3), dtype=np.uint8) // int(draw.integers(1, 255))
     mode = pick(draw, modes)
@@ -40,19 +40,19 @@ def make(draw: Draw) -> bytes:
         chosen["append_images"] = [image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)]
     file = io.BytesIO()
     try:
-        image.save(file, form, **chosen)
-    except (OSError, ValueError, KeyError):  # a compression that the mode has not
+        image.save(file, file_format, **chosen)
+    except (OSError, ValueError, KeyError):  # the mode does not support the compression
         file = io.BytesIO()
-        image.convert("L").save(file, form)
+        image.convert("L").save(file, file_format)
     data = file.getvalue()
     if draw.random() < 0.1:
         return data
     data = mutate(data, draw)
-    return mend(data) if form == "PNG" and draw.random() < 0.7 else data
+    return repair_checksums(data) if file_format == "PNG" and draw.random() < 0.7 else data
 
 
-def mend(data: bytes) -> bytes:
-    """Return a PNG file with the checksums of its chunks put right, so that what is in them is looked at."""
+def repair_checksums(data: bytes) -> bytes:
+    """Return a PNG file with valid chunk checksums, so that the content of the chunks is read."""
     out, at = data[:8], 8
     while at + 12 <= len(data):
         size = struct.unpack_from(">I", data, at)[0]
@@ -63,7 +63,7 @@ def mend(data: bytes) -> bytes:
 
 
 def check(data: bytes, folder: Path) -> None:
-    """Read a file in every way there is."""
+    """Read a file with every reader."""
     path = folder / "image"
     path.write_bytes(data)
     fitted = attempt(read_fitted, path, 5, 8)

@@ -1,4 +1,4 @@
-"""The compiled kernel: valid plans give the reference's bytes, invalid ones are refused, and nothing is read beyond."""
+"""The compiled kernel: valid plans give the bytes of the reference, others are refused, no memory is read out of bounds."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def make(draw: Draw) -> bytes:
-    """Return a plan, its images and how it is to be applied, in JSON."""
+    """Return a plan, the shape of its images and the options of `apply` as JSON."""
     images = int(draw.integers(1, 5))
     size = pick(draw, LARGE) if draw.random() < 0.02 else pick(draw, SIZES)
     size = tuple(draw.integers(1, 80, 2).tolist()) if draw.random() < 0.3 else size
@@ -68,24 +68,24 @@ def check(data: bytes, folder: Path) -> None:
     if case["strided"]:
         pixels = pixels.transpose(2, 3).contiguous().transpose(2, 3)
     channels = case["shape"][1]
-    last = None
+    preprocess = None
     if case["normalize"]:
-        last = Normalize((0.4,) * channels, (0.3,) * channels, DTYPES[case["normalize"]], case["channels_last"])
-    expected = attempt(apply, pixels, plan, backend="reference", normalize=last)
+        preprocess = Normalize((0.4,) * channels, (0.3,) * channels, DTYPES[case["normalize"]], case["channels_last"])
+    expected = attempt(apply, pixels, plan, backend="reference", normalize=preprocess)
     before, threads = cpu._cpu.instruction_set(), torch.get_num_threads()
     try:
         cpu._cpu.use_instruction_set(case["instruction_set"])
     except ValueError:
-        return  # not on this machine
+        return  # not supported by this machine
     try:
         torch.set_num_threads(case["threads"])
-        done = attempt(apply, pixels, plan, backend="cpu", normalize=last)
+        result = attempt(apply, pixels, plan, backend="cpu", normalize=preprocess)
     finally:
         torch.set_num_threads(threads)
         cpu._cpu.use_instruction_set(before)
     if expected is not None:
-        expect(done is not None, "the kernel refuses what the reference takes")
-        same = done.dtype == expected.dtype and done.stride() == expected.stride()
-        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[done.element_size()]
-        same = same and torch.equal(done.view(bits), expected.view(bits))
-        expect(same, "the kernel's bytes are not the reference's")
+        expect(result is not None, "the kernel refuses a plan that the reference accepts")
+        same = result.dtype == expected.dtype and result.stride() == expected.stride()
+        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[result.element_size()]
+        same = same and torch.equal(result.view(bits), expected.view(bits))
+        expect(same, "the bytes of the kernel differ from the reference")

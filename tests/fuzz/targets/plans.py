@@ -1,4 +1,4 @@
-"""Plans: read from JSON, made by name, changed in place, joined, cut, continued, and applied on the reference."""
+"""Plans: read from JSON, built by name, changed in place, joined, indexed, extended, and applied with the reference."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ VALUES = (
 
 
 def draw_plan(draw: Draw, images: int) -> Plan:
-    """Return a valid plan over so many images; some of its levels lie at the ends of their range."""
+    """Return a valid plan for a number of images. Some of its levels are at the ends of their range."""
     depth, candidates = int(draw.integers(0, 4)), int(draw.integers(1, 3))
     propose = uniform(depth, transforms=tuple(TRANSFORMS), probability=0.8)
     plan = propose(images, rng=rng.generator(int(draw.integers(2**31)), "plan"), candidates=candidates)
@@ -92,7 +92,7 @@ def _change(draw: Draw) -> list[Any]:
 
 
 def change(plan: Plan, name: str, at: int, value: float) -> None:
-    """Write one number of a plan in place, whatever it is."""
+    """Write one number of a plan in place, without any check."""
     tensor = getattr(plan, name)
     if tensor.numel():
         flat = tensor.view(-1)
@@ -139,8 +139,8 @@ def _of_names(_: Plan, steps: list, levels: list | None, partners: list | None) 
 def _at(plan: Plan, rows: list[int]) -> Plan | None:
     try:
         return plan[rows]
-    except IndexError:  # as of any sequence
-        expect(any(not -len(plan) <= row < len(plan) for row in rows), "an index that is there")
+    except IndexError:  # as for any sequence
+        expect(any(not -len(plan) <= row < len(plan) for row in rows), "a valid index is refused")
         return None
 
 

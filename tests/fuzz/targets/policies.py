@@ -11,17 +11,17 @@ from outspan.transforms.apply import check_plan
 
 
 def make(draw: Draw) -> bytes:
-    """Return a policy file of one of three kinds, mostly damaged."""
-    made = pick(draw, (_pairs, _code, _log))(draw)
-    return made if draw.random() < 0.1 else mutate(made, draw)
+    """Return a policy file in one of three formats, mostly damaged."""
+    data = pick(draw, (_pairs, _code, _log))(draw)
+    return data if draw.random() < 0.1 else mutate(data, draw)
 
 
 def _list(draw: Draw) -> list:
     def operation() -> list:
         return [pick(draw, [*FAST_AUTOAUGMENT]), round(draw.random(), 2), round(draw.random(), 2)]
 
-    made = [[operation(), operation()] for _ in range(int(draw.integers(1, 6)))]
-    return mutate_json(made, draw) if draw.random() < 0.3 else made
+    pairs = [[operation(), operation()] for _ in range(int(draw.integers(1, 6)))]
+    return mutate_json(pairs, draw) if draw.random() < 0.3 else pairs
 
 
 def _pairs(draw: Draw) -> bytes:
@@ -47,7 +47,7 @@ def _log(draw: Draw) -> bytes:
 
 
 def check(data: bytes, folder: Path) -> None:
-    """Read a file as both kinds, and draw from what it gives."""
+    """Read a file in both formats, and draw plans from the result."""
     path = folder / "policy.py"
     path.write_bytes(data)
     for name in ("", "#found"):
@@ -60,4 +60,4 @@ def check(data: bytes, folder: Path) -> None:
 def _draw(proposal: object) -> None:
     if proposal is not None:
         plan: Plan = proposal(3, rng=rng.generator(0), candidates=2)  # type: ignore[operator]
-        check_plan(plan, 3)  # what a policy draws fits
+        check_plan(plan, 3)  # a policy draws valid plans

@@ -65,7 +65,7 @@ def check(data: bytes, folder: Path) -> None:
         return
     again.write_bytes(write_recipe(recipe).encode(errors="surrogateescape"))
     read = attempt(make_recipe, again, [])
-    if read is None:  # bytes that are no UTF-8, as a path may have, are no TOML
+    if read is None:  # bytes in a path that are not UTF-8 are not valid TOML
         expect("\\ud" in json.dumps(recipe.data + recipe.policy_file + recipe.cache + recipe.weights), "not read again")
     else:
         expect(not differing(recipe, read), f"a recipe read again differs: {differing(recipe, read)}")

@@ -1,4 +1,4 @@
-"""Tables of texts and files of arrays: CSV, TSV, JSONL, npz, IDX, MATLAB and CIFAR. An input begins with a line: its suffix."""
+"""Tables of texts and array files: CSV, TSV, JSONL, npz, IDX, MATLAB and CIFAR. The first line of an input is its suffix."""
 
 import csv
 import gzip
@@ -46,8 +46,8 @@ def _whole(suffix: str, draw: Draw) -> bytes:
     if suffix == ".txt":
         return " ".join(row["text"] for row in rows).encode()
     if "jsonl" in suffix:
-        some = [mutate_json(row, draw) if draw.random() < 0.1 else row for row in rows]
-        return "\n".join(json.dumps(row) for row in some).encode()
+        changed = [mutate_json(row, draw) if draw.random() < 0.1 else row for row in rows]
+        return "\n".join(json.dumps(row) for row in changed).encode()
     file = io.StringIO()
     writer = csv.DictWriter(file, ["text", "label"], delimiter="\t" if suffix == ".tsv" else ",")
     writer.writeheader()
@@ -73,7 +73,7 @@ def _npz(draw: Draw) -> bytes:
     file = io.BytesIO()
     (np.savez if draw.random() < 0.5 else np.savez_compressed)(file, **arrays)  # type: ignore[operator]
     data = bytearray(file.getvalue())
-    if draw.random() < 0.5 and (at := data.find(b"'shape': (")) > 0:  # announces more than there is
+    if draw.random() < 0.5 and (at := data.find(b"'shape': (")) > 0:  # a shape that does not match the data
         data[at + 10 : at + 11] = pick(draw, (b"9", b"-", b"0", b"(", b"T"))
     return bytes(data)
 
@@ -85,8 +85,8 @@ def check(data: bytes, folder: Path) -> None:
     path = folder / f"file{name}"
     path.write_bytes(body)
     if name == ".npz":
-        found = attempt(readers.read_npz, path)
-        expect(found is None or len(found) == 4, "an npz file has four arrays")
+        arrays = attempt(readers.read_npz, path)
+        expect(arrays is None or len(arrays) == 4, "an npz file has four arrays")
     elif name.startswith(".idx"):
         attempt(readers.read_idx, folder / "file.idx", (4, 3, 2))
     elif name == ".mat":

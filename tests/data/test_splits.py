@@ -1,5 +1,7 @@
 """Splits of files give the same images as splits in memory, with and without workers."""
 
+import hashlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,11 +11,15 @@ import pytest
 import torch
 from PIL import Image
 
-from outspan import Plan, apply, rng
+from outspan import Normalize, Plan, apply, rng
+from outspan.config import Recipe
 from outspan.data.decode import read_fitted
 from outspan.data.image_files import Files
+from outspan.data.preprocess import make_preprocess
 from outspan.data.sets import Data, hold_out
-from outspan.data.splits import InMemory
+from outspan.data.splits import InMemory, Samples, Split
+from outspan.text.apply import PadTokens
+from outspan.text.documents import Documents
 
 CPU = torch.device("cpu")
 
@@ -49,6 +55,42 @@ def test_statistics_and_parts_are_those_of_memory(files, memory):
     assert torch.equal(images, memory.take(rows).images)
     assert torch.equal(labels, memory.take(rows).labels)
     assert files.shape == memory.shape
+
+
+def test_samples_that_are_copies_are_counted(files, memory, tmp_path):
+    assert memory.overlap(memory.take(torch.tensor([3, 5]))) == 2
+    assert memory.take(torch.tensor([3, 5])).overlap(memory) == 2
+    folder = tmp_path / files.paths[0].parent.name
+    folder.mkdir()
+    for path in files.paths[:3]:
+        shutil.copy(path, folder)
+    (folder / files.paths[0].name).write_bytes(bytes(files.paths[0].stat().st_size))  # the same name and size
+    copies = Files([*(folder / path.name for path in files.paths[:3]), folder / "gone.png"], torch.zeros(4).long(), 8)
+    assert copies.overlap(files) == 2
+    assert files.overlap(copies) == 2
+    texts = Documents(["a", "b", "b"], torch.zeros(3).long())
+    assert texts.overlap(Documents(["b"], torch.zeros(1).long())) == 2
+    for split in (files, memory, texts):
+        assert sum(split.overlap(other) for other in (files, memory, texts)) == len(split)  # with itself only
+
+
+def test_images_are_ready_and_have_their_statistics(files, memory):
+    for split in (files, memory):
+        assert split.prepared(Recipe()) is split
+        assert split.has_statistics(*split.statistics())
+        assert not split.has_statistics((0.5,) * 3, (0.5,) * 3)
+        assert isinstance(split, Split)
+        assert split.fingerprint.startswith("300 images, ")
+    texts = Documents(["a"], torch.zeros(1).long())
+    assert texts.has_statistics((), ())
+    assert isinstance(texts, Samples)
+    assert texts.fingerprint == "1 texts, " + hashlib.blake2b(bytes(8) + b"a", digest_size=8).hexdigest()
+
+
+def test_the_preprocess_follows_from_the_noun():
+    assert make_preprocess("texts", (), ()) == PadTokens()
+    assert make_preprocess("images", [0.5], [0.25]) == Normalize((0.5,), (0.25,))
+    assert make_preprocess("images", [0.5], [0.25], on_gpu=True).dtype == torch.bfloat16
 
 
 def test_reading_leaves_the_generator_alone(files):

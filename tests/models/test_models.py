@@ -212,3 +212,24 @@ def test_it_learns_images_by_heart(name, steps, count, one_thread):
         optimizer.step()
     model.eval()
     assert torch.equal(model(images).argmax(1), labels)
+
+
+def test_a_model_is_its_function_and_a_line_of_the_table(tmp_path, monkeypatch):
+    added = {
+        "linear-N": models.Family(
+            lambda shape, classes, bias: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, classes))
+        )
+    }
+    table = {**models.FAMILIES, "images": {**models.FAMILIES["images"], **added}}
+    monkeypatch.setattr(models, "FAMILIES", table)
+    assert models.build("linear-1", (1, 2, 2), 3)(torch.zeros(1, 1, 2, 2)).shape == (1, 3)
+    with pytest.raises(ValueError, match="model 'linear-1' is for images; for texts use a Hugging Face Hub name"):
+        models.check_noun("linear-1", "texts")
+    models.check_noun("some/bert", "texts")
+    assert [models.reads_files(name) for name in ("linear-1", "timm:a", "some/bert")] == [False, True, True]
+    monkeypatch.chdir(tmp_path)
+    for name in ("mlp", "bert", "123"):
+        (tmp_path / name).mkdir()
+    assert [models.locate(name) for name in ("mlp", "bert", "123", "other", "")] == [
+        "mlp", str(tmp_path / "bert"), str(tmp_path / "123"), "other", "",
+    ]  # fmt: skip

@@ -301,7 +301,9 @@ def test_what_makes_no_sense_is_refused(changes, message, corpus, tiny_model, tm
 
 def test_a_model_of_images_is_refused_before_texts_are_read(corpus, tmp_path):
     recipe = make_recipe(None, [f"data={corpus}", "model=wide_resnet-28-2"], noun_of)
-    with pytest.raises(ValueError, match="model 'wide_resnet-28-2' is for images; for text give a name on the hub or a folder"):
+    with pytest.raises(
+        ValueError, match="model 'wide_resnet-28-2' is for images; for texts use a Hugging Face Hub name or a local folder"
+    ):
         train(recipe, out=tmp_path / "run")
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from outspan import rng
 from outspan.children import follow_parent, get_context
 from outspan.config import Recipe
 from outspan.data.decode import read_cropped, read_fitted
-from outspan.data.splits import Crops, InMemory, Samples, Statistics, histogram, moments
+from outspan.data.splits import Crops, InMemory, Statistics, histogram, moments
 from outspan.shapes import Int64
 
 _SAMPLED = 2_000  # number of files from which the statistics of a large folder are computed
@@ -86,7 +86,7 @@ class Files:
             with suppress(OSError):  # a broken link
                 yield _FileKey(path, (path.parent.name, path.name, path.stat().st_size))
 
-    def overlap(self, other: Samples) -> int:
+    def overlap(self, other: Any) -> int:
         """Return how many of the files are copies of files of another split."""
         return sum(map(set(other.keys()).__contains__, self.keys()))
 

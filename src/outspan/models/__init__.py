@@ -1,7 +1,9 @@
-"""Models. A model knows nothing of training: bytes have become numbers before, logits come out."""
+"""Models by name. A model knows nothing of training: preprocessed inputs go in, logits come out."""
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from torch import nn
@@ -14,58 +16,103 @@ from outspan.models.pyramidnet import pyramidnet
 from outspan.models.resnet import resnet
 from outspan.models.shake_shake import shake_shake
 from outspan.models.wide_resnet import wide_resnet
+from outspan.shapes import noun_of_shape
 from outspan.text.models import load_classifier
 
 Shape = tuple[int, ...]  # [C, H, W] of images, [T] of text
-# A name's pattern: what it builds for images [C, H, W], a number of classes and the numbers in the name.
-FAMILIES: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the models of a pattern are built: `build(shape, classes, *parts)`, where the parts are the numbers in the name."""
+
+    build: Callable[..., nn.Module]
+    takes_weights: bool = False  # whether `build` has the keyword `weights`
+    reads_files: bool = False  # whether building it reads or downloads files
+    is_path: bool = False  # whether its name may be the path of a folder
+
+
+# By noun and pattern: N is a number and NAME any name. The first pattern that matches is taken.
+FAMILIES: Mapping[str, Mapping[str, Family]] = MappingProxyType(
     {
-        "mlp": mlp,
-        "mlp-N": lambda shape, classes, hidden: mlp(shape, classes, hidden=hidden),
-        "convnet": convnet,
-        "wide_resnet-N-N": lambda shape, classes, depth, width: wide_resnet(shape, classes, depth=depth, width=width),
-        "shake_shake-26-2xNd": lambda shape, classes, width: shake_shake(shape, classes, width=width),
-        "pyramidnet-N-N": lambda shape, classes, depth, alpha: pyramidnet(shape, classes, depth=depth, alpha=alpha),
-        "resnet-N": lambda shape, classes, depth: resnet(shape, classes, depth=depth),
+        "images": {
+            "mlp": Family(mlp),
+            "mlp-N": Family(lambda shape, classes, hidden: mlp(shape, classes, hidden=hidden)),
+            "convnet": Family(convnet),
+            "wide_resnet-N-N": Family(
+                lambda shape, classes, depth, width: wide_resnet(shape, classes, depth=depth, width=width)
+            ),
+            "shake_shake-26-2xNd": Family(lambda shape, classes, width: shake_shake(shape, classes, width=width)),
+            "pyramidnet-N-N": Family(lambda shape, classes, depth, alpha: pyramidnet(shape, classes, depth=depth, alpha=alpha)),
+            "resnet-N": Family(lambda shape, classes, depth: resnet(shape, classes, depth=depth)),
+            "timm:NAME": Family(
+                lambda shape, classes, name, weights: from_timm(f"timm:{name}", shape, classes, weights),
+                takes_weights=True,
+                reads_files=True,
+            ),
+        },
+        "texts": {
+            "NAME": Family(
+                lambda shape, classes, name: load_classifier(name, classes, shape[0]), reads_files=True, is_path=True
+            ),
+        },
     }
 )
 PUBLISHED = (
     "mlp", "convnet", "wide_resnet-16-4", "wide_resnet-28-2", "wide_resnet-28-10", "wide_resnet-40-2", "shake_shake-26-2x96d",
     "pyramidnet-272-200", "resnet-18", "resnet-50",
 )  # fmt: skip
-
-
-def is_for_images(name: str) -> bool:
-    """Return whether a name is one of a model of images."""
-    return name.startswith("timm:") or any(_numbers(pattern, name) is not None for pattern in FAMILIES)
-
-
-def check_noun(name: str, noun: str) -> None:
-    """Refuse a model of images for texts."""
-    if noun == "texts" and is_for_images(name):
-        raise ValueError(f"model {shown(name)} is for images; for text give a name on the hub or a folder")
-
-
-def _numbers(pattern: str, name: str) -> list[int] | None:
-    found = re.fullmatch(pattern.replace("N", "([1-9][0-9]{0,4})"), name)
-    return None if found is None else [int(number) for number in found.groups()]
+_EXAMPLES = {"images": "mlp, resnet-18, timm:NAME, …", "texts": "a Hugging Face Hub name or a local folder"}
 
 
 def build(name: str, shape: Shape, classes: int, weights: str = "") -> nn.Module:
-    """Return a model by name, for images [C, H, W]; `timm:NAME` where timm is installed; for text [T] one of transformers.
+    """Return a model by name for inputs of a shape: [C, H, W] of images, [T] of text.
 
-    A model of timm may begin with `weights`: "published", or a file of them.
+    A timm model may start from `weights`: "published", or a file.
     """
-    if name.startswith("timm:") and len(shape) > 1:
-        return from_timm(name, shape, classes, weights)
-    if weights:
+    family, parts = _find(name, noun_of_shape(shape))
+    if weights and not family.takes_weights:
         raise ValueError(f"weights must be empty for model {shown(name)}, got {shown(weights)} (allowed: for models timm:NAME)")
-    if len(shape) == 1:
-        return load_classifier(name, classes, shape[0])
-    for pattern, make in FAMILIES.items():
-        if (numbers := _numbers(pattern, name)) is not None:
-            try:
-                return make(shape, classes, *numbers)
-            except ValueError as error:
-                raise ValueError(f"model {shown(name)}: {error}") from None
-    raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME")
+    options = {"weights": weights} if family.takes_weights else {}
+    try:
+        return family.build(shape, classes, *parts, **options)
+    except ValueError as error:
+        raise ValueError(str(error) if family.reads_files else f"model {shown(name)}: {error}") from None
+
+
+def check_noun(name: str, noun: str) -> None:
+    """Refuse a model that is not for "images", or not for "texts"."""
+    _find(name, noun)
+
+
+def reads_files(name: str) -> bool:
+    """Return whether building a model reads or downloads files."""
+    return _matches(name)[0][1].reads_files
+
+
+def locate(name: str) -> str:
+    """Return the absolute path of a model that is a folder, so that it is found from anywhere; else its name."""
+    is_folder = bool(name) and _matches(name)[0][1].is_path and Path(name).exists()
+    return str(Path(name).resolve()) if is_folder else name
+
+
+def _find(name: str, noun: str) -> tuple[Family, list[int | str]]:
+    """Return the family of a name for a noun, and the parts of the name."""
+    first = _matches(name)[0]
+    if first[0] == noun:
+        return first[1:]
+    if first[1].is_path:  # it matches any name
+        raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME")
+    raise ValueError(f"model {shown(name)} is for {first[0]}; for {noun} use {_EXAMPLES[noun]}")
+
+
+def _matches(name: str) -> list[tuple[str, Family, list[int | str]]]:
+    """Return the noun, the family and the parts of a name for each pattern that matches it. The last matches any name."""
+    matches = []
+    for noun, families in FAMILIES.items():
+        for pattern, family in families.items():
+            types = [int if part == "N" else str for part in re.findall("NAME|N", pattern)]
+            match = re.fullmatch(pattern.replace("NAME", "(.*)").replace("N", "([1-9][0-9]{0,4})"), name, re.DOTALL)
+            if match is not None:
+                matches.append((noun, family, [type_(part) for type_, part in zip(types, match.groups(), strict=True)]))
+    return matches

@@ -100,7 +100,7 @@ def test_data_that_is_not_here_is_named_with_where_it_comes_from(run, monkeypatc
             "[\n[['Turn', 1, 1], ['Invert', 1, 1]]]",
             "policy.txt, line 2: unknown operation 'Turn', did you mean",
         ),
-        ("pba", "['1']", "policy.txt, line 1: a line is [trial, clone, epoch, clone's epoch, policy before, policy after]"),
+        ("pba", "['1']", "policy.txt, line 1: must be [trial, clone, epoch, clone's epoch, policy before, policy after]"),
     ],
 )
 def test_a_wrong_policy_file_is_refused_and_leaves_no_folder(policy, text, message, run, tmp_path):

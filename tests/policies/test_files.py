@@ -95,7 +95,7 @@ def test_a_function_whose_lists_grow_without_end_is_refused_with_its_line(tmp_pa
     summed = f"    p1 = p0{' + p0' * 90}\n" + "".join(f"    p{i + 1} = p{i} + p1\n" for i in range(1, 600))
     for lines, last, at in ((doubled, 60, 18), (summed, 600, 49)):
         code = write(tmp_path / "c.py", f"def found():\n    p0 = {[pair]}\n{lines}    return p{last}\n")
-        with pytest.raises(ValueError, match=rf"c.py, line {at}: the lists have more than 100,000 elements together"):
+        with pytest.raises(ValueError, match=rf"c.py, line {at}: not a policy file: the lists have more than 100,000 elements"):
             fast_autoaugment(f"{code}#found")
     once = write(tmp_path / "c.py", f"def found():\n    p0 = {[pair]}\n    return p0{' + p0' * 90}\n")
     assert len(fast_autoaugment(f"{once}#found")(3, rng=rng.generator(0))) == 3
@@ -130,16 +130,16 @@ def test_a_function_that_does_more_is_refused_with_its_line(body, message, tmp_p
         ('[[["Invert", 1, null], ["Invert", 0.5, 0.5]]]', "line 1: expected a name or a number, got 'null'"),
         ('[[["Invert", 1], ["Invert", 0.5, 0.5]]]', r"line 1: an operation is \[name, probability, level\], got 2 parts"),
         ('[[[1, 1, 1], ["Invert", 0.5, 0.5]]]', "line 1: an operation begins with its name, got 1"),
-        ("[", r"line 1: not a list as Python or JSON writes it"),
+        ("[", r"line 1: not a Python or JSON list"),
         ("[]", "line 1: the list is empty"),
         ("{}", "line 1: expected a list of pairs"),
-        ("def found():\n    return 1\n", r"code, of which one function is read: FILE#NAME \(there are: found\)"),
+        ("def found():\n    return 1\n", r"is Python code: choose a function with FILE#NAME \(known: found\)"),
         ("[]\n[]\n", r"line 2: expected one list of pairs and nothing else"),
         ("pairs = []\n", r"line 1: expected one list of pairs and nothing else"),
         ("['9', '8', 11, 12, [0], [0]]\n['9', '8', 11, 12, [0], [0]]", "line 2: expected one list of pairs and nothing else"),
-        ("\0", "not a list"),
-        ("(" * 5000, "not a list"),
-        ("[[[" + "-" * 900 + "'a', 1, 1], ['Invert', 1, 1]]]", "not a list|nested too deeply|expected a name"),
+        ("\0", "not a Python or JSON list"),
+        ("(" * 5000, "not a Python or JSON list"),
+        ("[[[" + "-" * 900 + "'a', 1, 1], ['Invert', 1, 1]]]", "not a Python or JSON list|nested too deeply|expected a name"),
         ("", "the file is empty"),
         ("# nothing\n", "the file is empty"),
     ],
@@ -153,7 +153,7 @@ def test_what_is_not_fast_autoaugments_is_refused_with_its_line(text, message, t
 def test_a_function_that_is_not_there_is_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"c\.py: unknown function 'fund', did you mean 'found'"):
         fast_autoaugment(write(tmp_path / "c.py", "def found():\n    return []\n") + "#fund")
-    with pytest.raises(ValueError, match=r"p\.json: has no functions, and so no 'found'"):
+    with pytest.raises(ValueError, match=r"p\.json: has no function 'found', only a list: leave out the #found"):
         fast_autoaugment(write(tmp_path / "p.json", "[]") + "#found")
 
 
@@ -226,10 +226,10 @@ def test_lines_of_other_trials_at_the_beginning_of_a_log_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["nothing"], "line 1: not a list as Python writes it"),
-        ([change(policy(), policy(), epoch=1), "[1, 2]"], r"line 2: a line is \[trial, clone.*, got 2 parts"),
-        ([change([1, 2], policy(), epoch=1)], "line 1: a policy is 60 whole numbers, got 2 numbers"),
-        ([change({"lr": 1}, policy(), epoch=1)], "line 1: a policy is 60 whole numbers, got {'lr': 1}"),
+        (["nothing"], "line 1: must be a Python list"),
+        ([change(policy(), policy(), epoch=1), "[1, 2]"], r"line 2: must be \[trial, clone.*, got 2 parts"),
+        ([change([1, 2], policy(), epoch=1)], "line 1: a policy must be 60 whole numbers, got 2 numbers"),
+        ([change({"lr": 1}, policy(), epoch=1)], "line 1: a policy must be 60 whole numbers, got {'lr': 1}"),
         ([change([11] * 60, policy(), epoch=1)], "line 1: .* whole numbers from 0 to 10, got 11"),
         ([change(policy(), policy(), epoch="1")], "line 1: the clone's epoch must be a whole number, got '1'"),
         (
@@ -247,7 +247,7 @@ def test_what_is_not_a_pba_schedule_is_refused_with_its_line(lines, message, tmp
 
 @pytest.mark.parametrize("read", [fast_autoaugment, lambda file: pba(file, searched=10, epochs=10, epoch_steps=1)])
 def test_files_that_are_no_text_are_refused(read, tmp_path):
-    for data, message in ((b"\xff\xfe\x00", "not text"), (b" " * (2 << 20), "more than 1,048,576 bytes")):
+    for data, message in ((b"\xff\xfe\x00", "not UTF-8 text"), (b" " * (2 << 20), "more than 1,048,576 bytes")):
         (tmp_path / "p").write_bytes(data)
         with pytest.raises(ValueError, match=message):
             read(str(tmp_path / "p"))

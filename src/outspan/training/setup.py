@@ -13,7 +13,7 @@ from torch import nn
 
 from outspan import models
 from outspan.config import Recipe
-from outspan.data.sets import SETS, Data, as_read, hold_out
+from outspan.data.sets import Data, hold_out, locate
 from outspan.data.splits import Split
 from outspan.messages import first_line
 from outspan.models.evaluating import evaluating
@@ -65,8 +65,8 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, is_begun: bool 
     kept, validation = _hold_out(recipe, data)
     check_noun(recipe, kept.noun)  # before texts are tokenized, which takes time
     models.check_noun(recipe.model, kept.noun)
-    train, test = as_read(kept, recipe, train=True), as_read(data.test, recipe)
-    validation = None if validation is None else as_read(validation, recipe)
+    train, test = kept.prepared(recipe, train=True), data.test.prepared(recipe)
+    validation = None if validation is None else validation.prepared(recipe)
     graphs = options.graphs and options.device.type == "cuda" and not train.is_ragged
     described = describe_data(recipe, data, kept, train)
     setting = describe_setting(options.device, compiled=options.compiled, deterministic=options.deterministic, graphs=graphs)
@@ -106,8 +106,8 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
         recipe,
         cache=_absolute(recipe.cache),
         policy_file=_absolute(file) + recipe.policy_file[len(file) :],
-        model=recipe.model if models.is_for_images(recipe.model) else _absolute(recipe.model),
-        data=recipe.data if recipe.data in SETS else _absolute(recipe.data),
+        model=models.locate(recipe.model),
+        data=locate(recipe.data),
     )
     if recipe.weights in ("", PUBLISHED):
         return recipe

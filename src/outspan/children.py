@@ -1,4 +1,4 @@
-"""Processes that end with their parent. Nothing heavy is imported here, so that a child can watch before it imports torch."""
+"""Processes that end with their parent. Imports are light, so that a child can watch its parent before it imports torch."""
 
 import multiprocessing
 import multiprocessing.context as context
@@ -10,11 +10,11 @@ import time
 from types import TracebackType
 from typing import Any
 
-_PARENT_CHECK = 0.2  # seconds between two looks whether the parent still lives
+_PARENT_CHECK = 0.2  # seconds between two checks whether the parent still runs
 
 
 def get_context(method: str | None = None) -> context.BaseContext:
-    """Return the context of a start method, the current one by default, whose processes end when their parent is killed.
+    """Return the context of a start method (default: the current one) whose processes end when their parent is killed.
 
     A spawned process watches its parent from before it imports the modules of its task. A forked one imports nothing.
     """
@@ -44,23 +44,23 @@ if hasattr(context, "ForkServerProcess"):
     _CONTEXTS["forkserver"] = _ForkServerContext
 
 
-def _rebuild(kind: Any, parent: int) -> Any:
-    """Make a process object in the child, and watch the parent before what the object holds is imported."""
+def _rebuild(process_class: Any, parent: int) -> Any:
+    """Create a process object in the child. Watch the parent before the content of the object is imported."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    return kind.__new__(kind)
+    return process_class.__new__(process_class)
 
 
 def _watch(parent: int) -> None:
     """End this process when its parent has ended, or the server that forked it, which ends with the parent."""
     forked_by = os.getppid()
-    while os.getppid() == forked_by and _lives(parent):
+    while os.getppid() == forked_by and _is_running(parent):
         time.sleep(_PARENT_CHECK)
     os._exit(1)
 
 
-def _lives(pid: int) -> bool:
-    """Return whether a process runs; one that has ended and that nobody has waited for does not."""
-    if os.name == "nt":  # there os.kill would end it
+def _is_running(pid: int) -> bool:
+    """Return whether a process runs. A zombie does not."""
+    if os.name == "nt":  # on Windows os.kill would end it
         return True
     try:
         os.kill(pid, 0)
@@ -77,23 +77,23 @@ def follow_parent(_: int = 0) -> None:
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    if hasattr(signal, "sigtimedwait"):  # it tells who sent a signal; neither Windows nor macOS has it
+    if hasattr(signal, "sigtimedwait"):  # it tells the sender of a signal; not on Windows and macOS
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.excepthook = _ignore_broken_pipes
 
 
-def _ignore_broken_pipes(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _ignore_broken_pipes(error_class: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print no traceback if the parent is killed while it receives a batch."""
-    if not issubclass(kind, ConnectionError | EOFError):
-        sys.__excepthook__(kind, error, trace)
+    if not issubclass(error_class, ConnectionError | EOFError):
+        sys.__excepthook__(error_class, error, trace)
 
 
 def _end_with_parent() -> None:
     parent, forked_by = multiprocessing.parent_process(), os.getppid()  # the second may be a fork server
     assert parent is not None
-    # Workers forked later keep the parent's pipe open, so that is_alive() is late; the parent's id changes at once.
-    while parent.is_alive() and os.getppid() == forked_by and _lives(parent.pid or 0):
+    # Workers forked later keep the parent's pipe open, so that is_alive() is late. The parent's id changes at once.
+    while parent.is_alive() and os.getppid() == forked_by and _is_running(parent.pid or 0):
         if not hasattr(signal, "sigtimedwait"):
             parent.join(_PARENT_CHECK)
         elif (sent := signal.sigtimedwait({signal.SIGTERM}, _PARENT_CHECK)) is not None and sent.si_pid == parent.pid:

@@ -1,4 +1,4 @@
-"""Files that are whole, or not there."""
+"""Files that are written completely or not at all."""
 
 import errno
 import hashlib
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-PARTIAL = ".partial"  # the suffix of a file that is not whole yet
+PARTIAL = ".partial"  # the suffix of an incomplete file
 
 _PACKAGE = Path(__file__).parent
-# The folder of recipes/ and results/: an installed package holds them, in a clone they lie at its root.
+# The folder of recipes/ and results/: inside an installed package, at the root of a clone.
 HOME = _PACKAGE if (_PACKAGE / "recipes").is_dir() else _PACKAGE.parents[1]
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
-    """Call `write` on a file beside the path, then move it there: whole, or not there, also after a power failure."""
+    """Call `write` on a temporary file, then move it to the path: it is complete or absent, also after a power failure."""
     partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
         write(partial)
@@ -33,10 +33,10 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in a folder durable, where that is possible.
+    """Make a rename in a folder durable, if that is possible.
 
-    Windows cannot open a folder, one that may be written may not be readable, and some network file systems refuse to sync
-    one. The file itself is whole by then.
+    Windows cannot open a folder, a writable folder may not be readable, and some network file systems refuse to sync one. The
+    file itself is complete by then.
     """
     if os.name == "nt" or not os.access(folder, os.R_OK):
         return
@@ -51,33 +51,33 @@ def sync_folder(folder: Path) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse a FIFO, socket or device: opening one may wait for ever, and reading one may not end. Links are followed."""
+    """Refuse a FIFO, socket or device: opening or reading one may never end. Links are followed."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
-        return  # opening it says what is wrong
+        return  # opening it raises a better error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ValueError(f"{path}: not a regular file but a FIFO, socket or device; only regular files are read")
 
 
 def remove_partials(folder: Path) -> None:
-    """Remove what a killed `write_whole` left in a folder. Call it only where no other process writes."""
+    """Remove the temporary files of a killed `write_whole`. Call it only if no other process writes to the folder."""
     for partial in folder.glob(f".*{PARTIAL}"):
         partial.unlink(missing_ok=True)
 
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows as JSON, one a line."""
+    """Write rows as JSON, one per line."""
     write_whole(path, lambda partial: partial.write_text("".join(json.dumps(row) + "\n" for row in rows)))
 
 
-def write_json(path: Path, found: Any) -> None:
-    """Write numbers and names as JSON that people read, too."""
-    write_whole(path, lambda partial: partial.write_text(json.dumps(found, indent=2) + "\n"))
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON."""
+    write_whole(path, lambda partial: partial.write_text(json.dumps(value, indent=2) + "\n"))
 
 
 def digest_of(name: str) -> str:
-    """Return what tells a file from a changed one, "" where there is none."""
+    """Return the SHA-256 of a file, or "" if there is none."""
     path = Path(name)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 

@@ -4,11 +4,11 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 
-def unknown(kind: str, name: str, known: Collection[str], *others: str) -> ValueError:
-    """Return the error for a name that is not known: it offers the nearest one and lists all, `others` after them."""
-    near = get_close_matches(name[:100], known, n=1, cutoff=0.0)  # of a long text it takes minutes
+def unknown(category: str, name: str, known: Collection[str], *others: str) -> ValueError:
+    """Return the error for an unknown name. It suggests the closest known name and lists all, followed by `others`."""
+    near = get_close_matches(name[:100], known, n=1, cutoff=0.0)  # a long text would take minutes
     hint = f", did you mean {near[0]!r}?" if near else ""
-    return ValueError(f"unknown {kind} {shown(name)}{hint} (known: {', '.join([*known, *others]) or 'none'})")
+    return ValueError(f"unknown {category} {shown(name)}{hint} (known: {', '.join([*known, *others]) or 'none'})")
 
 
 def first_line(error: BaseException) -> str:
@@ -19,6 +19,6 @@ def first_line(error: BaseException) -> str:
 def shown(value: object) -> str:
     """Return a value as an error message shows it: its repr, cut to 80 characters."""
     if type(value) is int and value.bit_length() > 256:
-        return f"a whole number of {value.bit_length()} bits"  # to write it out is slow, or refused
+        return f"a whole number of {value.bit_length()} bits"  # printing it is slow, or refused
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -123,7 +123,7 @@ def test_what_is_not_there_is_said_with_how_to_get_it(tmp_path, monkeypatch):
         open_engine("apertium", "xxx-yyy")
     with pytest.raises(ValueError, match="unknown engine 'apertum', did you mean 'apertium'"):
         open_engine("apertum", "eng-spa")
-    with pytest.raises(ValueError, match=r"a pair is two languages, e\.g\. eng-spa, got '\.\./x'"):
+    with pytest.raises(ValueError, match=r"a pair must be two languages, e\.g\. eng-spa, got '\.\./x'"):
         open_engine("apertium", "../x")
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
     with pytest.raises(ValueError, match=r"pip install 'outspan\[text\]'"):
@@ -218,7 +218,7 @@ def test_an_engine_that_answers_nothing_is_an_error(monkeypatch):
     engine = Apertium.__new__(Apertium)
     engine.processes = []
     monkeypatch.setattr(engine, "_through", lambda sentences: iter(()))
-    with pytest.raises(ValueError, match=r"the engine does not answer.*last asked: 'sentence 2\.'"):
+    with pytest.raises(ValueError, match=r"the engine does not answer.*at sentence 'sentence 2\.'"):
         list(engine(TEXTS))
     bad = {"sentence 4.", "sentence 5.", "sentence 6.", "sentence 7."}  # as a cache of failures alone asks again
 

@@ -20,8 +20,8 @@ def list_command() -> None:
     echo(f"data folder: {root()}")
     for name in SETS:
         try:
-            found = load(name)
-            status = f"{len(found.train):,} train and {len(found.test):,} test {found.test.noun}, {len(found.classes)} classes"
+            data = load(name)
+            status = f"{len(data.train):,} train and {len(data.test):,} test {data.test.noun}, {len(data.classes)} classes"
         except ValueError as error:
             status = f"not available: {error}"
         echo(f"{name:>10}  {status}")
@@ -48,5 +48,5 @@ def fetch_command(name: Annotated[str, typer.Argument(help="Data set: mnist, cif
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(name)
         folder = fetch(name, root(), on_bytes=show)
-    found = load(name)
-    echo(f"{name}: {len(found.train):,} train and {len(found.test):,} test {found.test.noun} in {folder}")
+    data = load(name)
+    echo(f"{name}: {len(data.train):,} train and {len(data.test):,} test {data.test.noun} in {folder}")

@@ -48,7 +48,7 @@ def backtranslate_command(
                 raise Stopped(f"stopped after {done:,} of {total:,} sentences; run the same command again to resume")
             return None
 
-        held, failed = backtranslate(
-            (one for text in texts for one in sentences(text)), out, engine=engine, pair=pair, on_batch=show
+        count, failed = backtranslate(
+            (sentence for text in texts for sentence in sentences(text)), out, engine=engine, pair=pair, on_batch=show
         )
-    echo(f"{held:,} sentences in {out}" + (f", {failed:,} of them could not be translated" if failed else ""))
+    echo(f"{count:,} sentences in {out}" + (f", {failed:,} of them could not be translated" if failed else ""))

@@ -1,4 +1,4 @@
-"""Models of timm, and the weights that they may begin with: timm's own, or a file of safetensors."""
+"""Models of timm, with initial weights published by timm or read from a safetensors file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +16,9 @@ PUBLISHED = "published"
 
 
 def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = "") -> nn.Module:
-    """Return `timm:NAME` for images [C, H, W], at random, or with weights: "published", or a file of them.
+    """Return `timm:NAME` for images [C, H, W], initialized at random or with `weights`: "published", or a file.
 
-    The layer that names the classes is new where it has not as many as the weights.
+    The classifier layer is new if the number of classes differs from that of the weights.
     """
     try:
         import timm  # pyright: ignore[reportMissingImports]
@@ -32,15 +32,15 @@ def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = ""
     def create(**options: Any) -> nn.Module:
         return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0], **options)
 
-    drawn = torch.get_rng_state()
+    state = torch.get_rng_state()
     model = _ask(name, create)
     if not weights:
         return model
-    given = {} if weights == PUBLISHED else {"pretrained_cfg_overlay": {"state_dict": _read(weights)}}
-    torch.set_rng_state(drawn)
-    begun = _ask(f"{name}, weights {weights}", lambda: create(pretrained=True, **given))
-    _check_weights(name, weights, begun, model)
-    return begun
+    options = {} if weights == PUBLISHED else {"pretrained_cfg_overlay": {"state_dict": _read(weights)}}
+    torch.set_rng_state(state)
+    pretrained = _ask(f"{name}, weights {weights}", lambda: create(pretrained=True, **options))
+    _check_weights(name, weights, pretrained, model)
+    return pretrained
 
 
 def _broken(name: str, error: Exception) -> ValueError:
@@ -51,34 +51,36 @@ def _broken(name: str, error: Exception) -> ValueError:
 
 
 def _read(weights: str) -> dict[str, Tensor]:
-    """Return the tensors of a file; of a checkpoint of ours those of its model."""
+    """Return the tensors of a file. Of a checkpoint of this library, those of its model."""
     if not Path(weights).is_file():
         raise ValueError(f"weights {weights!r}: no such file (allowed: empty, {PUBLISHED!r}, or a file)")
     try:
-        found = safetensors.torch.load_file(weights)
+        tensors = safetensors.torch.load_file(weights)
     except (OSError, SafetensorError) as error:
         how = "a pickle can run code when it is read: convert it with safetensors.torch.save_file"
         raise ValueError(f"weights {weights!r}: not safetensors ({first_line(error)}); {how}") from None
-    own = {key.removeprefix("model."): tensor for key, tensor in found.items() if key.startswith("model.")}
-    return own or found
+    of_model = {key.removeprefix("model."): tensor for key, tensor in tensors.items() if key.startswith("model.")}
+    return of_model or tensors
 
 
-def _check_weights(name: str, weights: str, begun: nn.Module, fresh: nn.Module) -> None:
-    """Refuse weights that are another model's: timm passes over what does not fit, and all would stay as it was drawn."""
-    head: Any = getattr(begun, "pretrained_cfg", {}).get("classifier") or ()
+def _check_weights(name: str, weights: str, pretrained: nn.Module, fresh: nn.Module) -> None:
+    """Refuse the weights of another model: timm skips what does not fit, and the model would keep its random weights."""
+    head: Any = getattr(pretrained, "pretrained_cfg", {}).get("classifier") or ()
     heads = (head,) if isinstance(head, str) else tuple(head)
     before = dict(fresh.named_parameters())
-    body = [key for key, own in begun.named_parameters() if own.ndim > 1 and not key.startswith(tuple(f"{h}." for h in heads))]
-    left = [key for key in body if torch.equal(begun.get_parameter(key), before[key])]
-    if len(left) > len(body) // 10:
+    prefixes = tuple(f"{head}." for head in heads)
+    matrices = (key for key, parameter in pretrained.named_parameters() if parameter.ndim > 1)
+    body = [key for key in matrices if not key.startswith(prefixes)]
+    unchanged = [key for key in body if torch.equal(pretrained.get_parameter(key), before[key])]
+    if len(unchanged) > len(body) // 10:
         raise ValueError(
-            f"weights {weights!r} fit {len(body) - len(left)} of the {len(body)} matrices "
+            f"weights {weights!r} fit {len(body) - len(unchanged)} of the {len(body)} matrices "
             f"of model {shown(name)}: another model's?"
         )
 
 
 def _ask(what: str, create: Callable[[], nn.Module]) -> nn.Module:
-    """Build with timm; whatever is wrong with a name, the network or the weights is a ValueError of one line."""
+    """Build with timm. Any failure of the name, the network or the weights is a ValueError of one line."""
     try:
         return create()
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:

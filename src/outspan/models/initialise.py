@@ -1,4 +1,4 @@
-"""How the residual networks begin."""
+"""Initialization of the residual networks."""
 
 from typing import TypeVar
 
@@ -8,7 +8,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def initialise(model: Model) -> Model:
-    """Draw the convolutions' weights as arXiv:1502.01852 does, by their outputs, and return the model."""
+    """Draw the weights of convolutions as in arXiv:1502.01852 (fan-out), and return the model."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,4 +1,4 @@
-"""The paper's small model: one hidden layer of 100."""
+"""The paper's small model: a perceptron with one hidden layer of 100 units."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""PyramidNets (arXiv:1610.02915) with ShakeDrop (arXiv:1802.02375): bottlenecks whose width grows by a little every block."""
+"""PyramidNets (arXiv:1610.02915) with ShakeDrop (arXiv:1802.02375): the width grows a little with every block."""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from outspan.models.shake import draw_drops, shake_drop
 
 
 class Block(nn.Module):
-    """A bottleneck that widens to four times its width, dropped at random, beside a shortcut padded with zeros."""
+    """A bottleneck with four times its width as output, dropped at random, and a shortcut padded with zeros."""
 
     def __init__(self, before: int, width: int, stride: int, survival: float) -> None:
         super().__init__()
@@ -27,33 +27,33 @@ class Block(nn.Module):
         )
 
     def forward(self, images: Tensor, noise: tuple[Tensor, Tensor] | None) -> Tensor:
-        """Return the block's output: scaled by noise there and back, [B, 1, 1, 1] each, or without any by its expectation."""
+        """Return the output. It is scaled by forward and backward noise, [B, 1, 1, 1] each, or else by its expectation."""
         around = images if self.stride == 1 else F.avg_pool2d(images, 2, ceil_mode=True)
         around, values = F.pad(around, (0, 0, 0, 0, 0, self.more)), self.layers(images)
         return torch.add(around, values, alpha=self.survival) if noise is None else shake_drop(around, values, *noise)
 
 
 class PyramidNet(nn.Module):
-    """A first convolution, blocks, and a classifier; the noise of all blocks is drawn at once."""
+    """A convolution, blocks and a classifier. The noise of all blocks is drawn at once."""
 
     survival: Tensor  # [blocks]
 
-    def __init__(self, first: nn.Module, blocks: list[Block], last: nn.Module) -> None:
+    def __init__(self, stem: nn.Module, blocks: list[Block], classifier: nn.Module) -> None:
         super().__init__()
-        self.first, self.blocks, self.last = first, nn.ModuleList(blocks), last
+        self.first, self.blocks, self.last = stem, nn.ModuleList(blocks), classifier  # the names in checkpoints
         self.register_buffer("survival", torch.tensor([block.survival for block in blocks]), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits."""
         values = self.first(images)
         noise = zip(*draw_drops(values, self.survival).unbind(), strict=True) if self.training else [None] * len(self.blocks)
-        for block, own in zip(self.blocks, noise, strict=True):
-            values = block(values, own)
+        for block, factors in zip(self.blocks, noise, strict=True):
+            values = block(values, factors)
         return self.last(values)
 
 
 def pyramidnet(shape: tuple[int, int, int], classes: int, *, depth: int, alpha: int) -> PyramidNet:
-    """Return PyramidNet-depth alpha with bottlenecks for small images; depth is 9 n + 2, survival falls from 1 to a half."""
+    """Return PyramidNet-depth alpha with bottlenecks for small images. depth is 9 n + 2; survival falls from 1 to 0.5."""
     if (depth - 2) % 9 or depth < 11:
         raise ValueError(f"depth must be 9 n + 2, got {depth}")
     count = (depth - 2) // 3
@@ -63,6 +63,6 @@ def pyramidnet(shape: tuple[int, int, int], classes: int, *, depth: int, alpha: 
         stride = 2 if i in (count // 3, 2 * count // 3) else 1
         blocks.append(Block(before, width, stride, survival=1 - 0.5 * (i + 1) / count))
         before = 4 * width
-    first = nn.Sequential(nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16))
-    last = [nn.BatchNorm2d(before), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)]
-    return initialise(PyramidNet(first, blocks, nn.Sequential(*last)))
+    stem = nn.Sequential(nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16))
+    classifier = [nn.BatchNorm2d(before), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)]
+    return initialise(PyramidNet(stem, blocks, nn.Sequential(*classifier)))

@@ -1,4 +1,4 @@
-"""Residual networks (arXiv:1512.03385) for images of ImageNet's size; the stride is on the 3x3 convolution."""
+"""Residual networks (arXiv:1512.03385) for images of ImageNet's size. The stride is on the 3x3 convolution."""
 
 from torch import Tensor, nn
 
@@ -6,7 +6,7 @@ from outspan.models.initialise import initialise
 
 
 class Block(nn.Module):
-    """Convolutions with batch normalisation beside a shortcut: 3x3 twice, or a bottleneck of four times the width."""
+    """Convolutions with batch normalization and a shortcut: two of 3x3, or a bottleneck with four times the width."""
 
     def __init__(self, before: int, width: int, stride: int, *, bottleneck: bool) -> None:
         super().__init__()
@@ -16,7 +16,7 @@ class Block(nn.Module):
         for i, o, kernel, step in plan if bottleneck else [(before, width, 3, stride), (width, width, 3, 1)]:
             layers += [nn.Conv2d(i, o, kernel, step, kernel // 2, bias=False), nn.BatchNorm2d(o), nn.ReLU()]
         self.layers = nn.Sequential(*layers[:-1])
-        nn.init.zeros_(layers[-2].weight)  # a block begins as its shortcut  # pyright: ignore[reportArgumentType]
+        nn.init.zeros_(layers[-2].weight)  # at first a block is its shortcut  # pyright: ignore[reportArgumentType]
         self.shortcut: nn.Module = nn.Identity()
         if stride > 1 or before != after:
             self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))

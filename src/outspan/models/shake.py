@@ -1,6 +1,6 @@
-"""Noise inside a network that differs between forward and backward, one pass over the values each; nothing waits for a device.
+"""Noise inside a network that differs between the forward and the backward pass. Nothing waits for the device.
 
-The generator is the device's own, which the training loop seeds by address at every step, so noise is the same after a restart.
+It is drawn from the device's generator, which the training loop seeds at every step. So it is the same after a restart.
 """
 
 from typing import Any
@@ -20,13 +20,13 @@ class Join(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the gradient as it is, and otherwise scaled."""
+        """Return the gradient unchanged for `around`, and scaled for `values`."""
         (back,) = ctx.saved_tensors
         return gradient, back * gradient, None, None
 
 
 class Mix(torch.autograd.Function):
-    """A share `there` of the first and the rest of the second, with the gradient of a share `back`."""
+    """`there * first + (1 - there) * second`, with the gradient of the same with `back`."""
 
     @staticmethod
     def forward(ctx: Any, first: Tensor, second: Tensor, there: Tensor, back: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -36,18 +36,18 @@ class Mix(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return each one's share of the gradient."""
+        """Return the gradients of both inputs."""
         (back,) = ctx.saved_tensors
         return back * gradient, (1 - back) * gradient, None, None
 
 
 def uniform(values: Tensor) -> Tensor:
-    """Return one number an image, uniform over [0, 1)."""
+    """Return one number per image, uniform over [0, 1)."""
     return values.new_empty(len(values), 1, 1, 1).uniform_()
 
 
 def shake_shake(first: Tensor, second: Tensor, training: bool) -> Tensor:
-    """Mix two branches: by a random share an image, by another one on the way back, half and half in evaluation."""
+    """Mix two branches: by a random weight per image, another one in the backward pass, and 0.5 in evaluation."""
     if not training:
         return (first + second) * 0.5
     alpha, beta = uniform(first), uniform(first)
@@ -55,9 +55,9 @@ def shake_shake(first: Tensor, second: Tensor, training: bool) -> Tensor:
 
 
 def draw_drops(values: Tensor, survival: Tensor) -> Tensor:
-    """Return ShakeDrop's factors, there and back, [2, blocks, B, 1, 1, 1]: 1 where a block survives, else U(-1, 1) and U(0, 1).
+    """Return ShakeDrop's forward and backward factors, [2, blocks, B, 1, 1, 1]: 1 if a block survives, else U(-1, 1), U(0, 1).
 
-    It is one draw for a whole network: some launches a block would set the pace of one whose launches are not recorded.
+    It is one draw for the whole network: several launches per block would slow down a network without CUDA graphs.
     """
     drawn = values.new_empty(2, len(survival), len(values), 1, 1, 1).uniform_()
     drawn[0].mul_(2).sub_(1)
@@ -65,5 +65,5 @@ def draw_drops(values: Tensor, survival: Tensor) -> Tensor:
 
 
 def shake_drop(around: Tensor, values: Tensor, there: Tensor, back: Tensor) -> Tensor:
-    """Add a block to its shortcut, scaled by a number an image, and by another one on the way back."""
+    """Add a block to its shortcut, scaled by a number per image, and by another one in the backward pass."""
     return Join.apply(around, values, there, back)  # pyright: ignore[reportReturnType]

@@ -1,4 +1,4 @@
-"""Shake-Shake networks (arXiv:1705.07485): residual blocks of two branches, mixed at random image by image."""
+"""Shake-Shake networks (arXiv:1705.07485): residual blocks of two branches, mixed at random per image."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from outspan.models.shake import shake_shake as mix
 
 
 class Branch(nn.Sequential):
-    """Two 3x3 convolutions, each after a ReLU and followed by batch normalisation."""
+    """Two 3x3 convolutions, each after a ReLU and followed by batch normalization."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__(
@@ -25,9 +25,9 @@ class Branch(nn.Sequential):
 
 
 class Shortcut(nn.Module):
-    """A shortcut to another width: half of the channels see the input, half of them the input moved by a pixel right and down.
+    """A shortcut to another width: half of the channels see the input, the others the input shifted by one pixel.
 
-    Where the side is halved, the first see even pixels and the others odd ones; the authors move it where it is not, too.
+    With stride 2 these are the even and the odd pixels. The authors shift with stride 1, too.
     """
 
     def __init__(self, before: int, after: int, stride: int) -> None:
@@ -46,7 +46,7 @@ class Shortcut(nn.Module):
 
 
 class Block(nn.Module):
-    """Two branches, mixed, beside a shortcut."""
+    """Two mixed branches and a shortcut."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()

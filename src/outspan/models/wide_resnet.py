@@ -9,7 +9,7 @@ from outspan.models.initialise import initialise
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions, each after batch normalisation and a ReLU, beside a shortcut."""
+    """Two 3x3 convolutions, each after batch normalization and a ReLU, and a shortcut."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Block(nn.Module):
         self.shortcut = None if before == after else nn.Conv2d(before, after, 1, stride, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the block's output; where the width changes, the shortcut starts from the activated input."""
+        """Return the block's output. If the width changes, the shortcut starts from the activated input."""
         active = F.relu(self.norm1(images))
         around = images if self.shortcut is None else self.shortcut(active)
         return self.conv2(F.relu(self.norm2(self.conv1(active)))) + around

@@ -17,10 +17,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from outspan.messages import first_line, unknown
 
-_AT_ONCE = 200  # sentences that are written to the cache together
-_IN_FLIGHT = 64  # sentences that may be inside the pipelines when one dies
-_PATIENCE = 60  # seconds without an answer after which a pipeline counts as dead
-_SUSPICIOUS = 3  # sentences running that a pipeline died of, after which it must show that it lives
+_AT_ONCE = 200  # number of sentences that are written to the cache together
+_IN_FLIGHT = 64  # number of sentences that may be inside the pipelines when one dies
+_TIMEOUT = 60  # seconds without an answer after which a pipeline counts as dead
+_SUSPICIOUS = 3  # number of failures in a row after which a pipeline is tested
 
 
 @runtime_checkable
@@ -33,9 +33,9 @@ class Engine(Protocol):
 
 
 class Apertium:
-    """Apertium's rules (offline, Debian's packages): two pipelines that live as long as the engine, one behind the other.
+    """Rule-based translation with Apertium (offline, Debian packages): two connected pipelines, which run until `close`.
 
-    Every sentence ends with its number, which Apertium passes on as formatting: a sentence that is lost or displaced is seen.
+    Every sentence ends with its number, which Apertium passes on as formatting. So a lost or displaced sentence is detected.
     """
 
     _SPECIAL = re.compile(r"([\\\[\]{}^$/@<>])")
@@ -49,22 +49,22 @@ class Apertium:
         self.writer: threading.Thread | None = None
 
     def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]:
-        """Translate; where a pipeline dies it is started again, and the sentences that were in it go through alone."""
+        """Translate. If a pipeline dies, it is restarted, and the sentences that were in it are sent one by one."""
         done = lost = 0
         while done < len(sentences):
             for answer in self._through(sentences[done:]):
                 yield answer
                 done += 1
-            for sentence in sentences[done : done + _IN_FLIGHT]:  # one of these it died of
+            for sentence in sentences[done : done + _IN_FLIGHT]:  # one of these is the cause
                 answer = next(self._through([sentence]), None)
                 lost = 0 if answer is not None else lost + 1
                 if lost and lost % _SUSPICIOUS == 0 and next(self._through(["It is good."]), None) is None:
-                    raise ValueError(f"the engine does not answer, not even to 'It is good.' (last asked: {sentence!r})")
+                    raise ValueError(f"the engine does not answer, not even to 'It is good.' (at sentence {sentence!r})")
                 yield answer
                 done += 1
 
     def close(self) -> None:
-        """End both pipelines: by the end of what they read, or at once where they are still being written to."""
+        """End both pipelines: by closing their input, or at once if they are still being written to."""
         if not self.processes:
             return
         patience = 0 if self.writer is not None and self.writer.is_alive() else 2
@@ -90,20 +90,20 @@ class Apertium:
             process = subprocess.Popen(_pipeline(mode), stdin=source, **options)  # noqa: S603, the command is Apertium's own
             self.processes.append(process)
             source = process.stdout
-        self.processes[0].stdout.close()  # the second holds it now
+        self.processes[0].stdout.close()  # the second process has it
 
     def _through(self, sentences: Sequence[str]) -> Iterator[str]:
-        """Send sentences through, and stop where a pipeline dies, or answers out of step, and has been ended."""
+        """Send sentences through the pipelines. Stop if one dies or answers out of order; both are then ended."""
         if not self.processes:
             self._start()
         into, out = self.processes[0].stdin, self.processes[1].stdout
-        # Written beside the reading: both pipes full would be a standstill.
+        # A thread writes while this one reads: with both pipes full, neither could go on.
         lines = (self._SPECIAL.sub(r"\\\1", " ".join(text.split())) + f"[{i}]\0" for i, text in enumerate(sentences))
         self.writer = threading.Thread(target=_write, args=(into, lines), daemon=True)
         self.writer.start()
         number, rest = 0, b""
         while number < len(sentences):
-            ready = select.select([out], [], [], _PATIENCE)[0]
+            ready = select.select([out], [], [], _TIMEOUT)[0]
             chunk = os.read(out.fileno(), 1 << 16) if ready else b""
             *whole, rest = (rest + chunk).split(b"\0")
             for answer in whole:
@@ -124,7 +124,7 @@ class Apertium:
 
 
 def find_mode(pair: str) -> Path:
-    """Return the file that says how Apertium translates a pair; where it is not installed, how to install it."""
+    """Return the mode file of Apertium for a pair. If it is missing, the error says how to install it."""
     named = "-".join(sorted(pair.split("-")))
     path = Path("/usr/share/apertium/modes") / f"{pair}.mode"
     if shutil.which("apertium-wblank-mode") is None or shutil.which("lt-proc") is None or not path.exists():
@@ -134,21 +134,21 @@ def find_mode(pair: str) -> Path:
 
 
 def _pipeline(mode: Path) -> list[str]:
-    """Return the command of a mode in which every program answers at each null byte; unknown words pass unmarked (-n)."""
+    """Return the command of a mode that answers at each null byte. Unknown words are not marked (-n)."""
     command = ["apertium-wblank-mode", "-z", str(mode)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     return ["bash", "-c", done.stdout, "apertium", "-n", ""]
 
 
 def _write(into: Any, lines: Iterable[str]) -> None:
-    with suppress(OSError, ValueError):  # the reader sees that a pipeline has died
+    with suppress(OSError, ValueError):  # the reader notices that a pipeline has died
         for line in lines:
             into.write(line.encode())
         into.flush()
 
 
 class Marian:
-    """Marian's neural models through transformers: names or folders of safetensors weights, there and back."""
+    """Neural translation with Marian models of transformers: two names, or folders of safetensors weights."""
 
     def __init__(self, pair: str) -> None:
         try:
@@ -162,7 +162,7 @@ class Marian:
         self.ways = [_load_marian(name) for name in ways]
 
     def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]:
-        """Translate in batches, the likeliest words at each step."""
+        """Translate in batches, by greedy decoding."""
         for i in range(0, len(sentences), 64):
             texts = list(sentences[i : i + 64])
             for tokenizer, model in self.ways:
@@ -171,7 +171,7 @@ class Marian:
             yield from (text.strip() for text in texts)
 
     def close(self) -> None:
-        """Nothing is to be ended."""
+        """Do nothing: there are no processes to end."""
 
 
 def _load_marian(name: str) -> tuple[Any, Any]:
@@ -193,11 +193,11 @@ ENGINES: Mapping[str, Callable[[str], Engine]] = MappingProxyType({"apertium": A
 
 
 def open_engine(name: str, pair: str) -> Engine:
-    """Return an engine for a pair of languages, e.g. "eng-spa"; for one that is not installed, how to install it."""
+    """Return an engine for a pair of languages, e.g. "eng-spa". If it is not installed, the error says how to install it."""
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
     if not re.fullmatch(r"\w+-\w+", pair) and not (name == "marian" and pair.count(",") == 1):
-        raise ValueError(f"a pair is two languages, e.g. eng-spa, got {pair!r}")
+        raise ValueError(f"a pair must be two languages, e.g. eng-spa, got {pair!r}")
     return ENGINES[name](pair)
 
 
@@ -209,44 +209,43 @@ def backtranslate(
     pair: str = "eng-spa",
     on_batch: Callable[[int, int], bool | None] = lambda done, total: None,
 ) -> tuple[int, int]:
-    """Translate what the cache does not have yet or what failed, and return how many sentences it holds and how many failed.
+    """Translate the sentences that the cache does not have. Return how many sentences it has, and how many of them failed.
 
-    What comes out of the engine is appended, so a crash loses none that was written. `on_batch` is told how many are done and
-    how many there are; where it returns True the work stops there.
+    Translations are appended to the cache, so that a crash loses none that was written. `on_batch` is called with the number of
+    sentences done and their total. If it returns True, the work stops.
     """
-    wanted = list(dict.fromkeys(sentences))
+    requested = list(dict.fromkeys(sentences))
     head = {"engine": engine, "pair": pair}
-    have = read_cache(out, head) if out.exists() else {}
-    missing = [sentence for sentence in wanted if have.get(sentence) is None]
-    done = len(wanted) - len(missing)
-    found = dict(have)
+    translations = read_cache(out, head) if out.exists() else {}
+    missing = [sentence for sentence in requested if translations.get(sentence) is None]
+    done = len(requested) - len(missing)
     if missing:
-        through = open_engine(engine, pair)  # before the cache: where it is refused, nothing is left behind
+        translate = open_engine(engine, pair)  # before the cache is created: it may be refused
         out.parent.mkdir(parents=True, exist_ok=True)
         _mend(out, head)
         try:
-            answers = zip(missing, through(missing), strict=True)
-            while some := list(islice(answers, _AT_ONCE)):
-                _append(out, [{"text": text, "back": back} for text, back in some])
-                found |= some
-                done += len(some)
-                if on_batch(done, len(wanted)):
+            pairs = zip(missing, translate(missing), strict=True)
+            while chunk := list(islice(pairs, _AT_ONCE)):
+                _append(out, [{"text": text, "back": back} for text, back in chunk])
+                translations |= chunk
+                done += len(chunk)
+                if on_batch(done, len(requested)):
                     break
         finally:
-            through.close()
-    return len(found), sum(back is None for back in found.values())
+            translate.close()
+    return len(translations), sum(back is None for back in translations.values())
 
 
 def read_cache(path: Path, head: Mapping[str, str] | None = None) -> dict[str, str | None]:
-    """Return every sentence of a cache and its back-translation; a last line that a crash tore off counts for nothing.
+    """Return the sentences of a cache and their back-translations. An incomplete line at the end is ignored.
 
-    Where `head` is given, the cache must be of that engine and pair, or no more than a part of its first line.
+    With `head` the cache must be of that engine and pair, or hold only a part of its first line.
     """
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; `outspan text backtranslate` makes a cache") from None
-    found: dict[str, str | None] = {}
+    translations: dict[str, str | None] = {}
     if len(lines) == 1 and (head is None or not json.dumps(head).encode().startswith(lines[0])):
         raise ValueError(f"{path}: not a cache of back-translations (it has no whole line)")
     for number, line in enumerate(lines[:-1], 1):
@@ -257,10 +256,10 @@ def read_cache(path: Path, head: Mapping[str, str] | None = None) -> dict[str, s
                 if head is not None and made != dict(head):
                     raise ValueError(f"made by {made['engine']} for {made['pair']}, not by {head['engine']} for {head['pair']}")
                 continue
-            found[str(row["text"])] = None if row["back"] is None else str(row["back"])
+            translations[str(row["text"])] = None if row["back"] is None else str(row["back"])
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: not a cache of back-translations ({error})") from None
-    return found
+    return translations
 
 
 def _append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -271,10 +270,10 @@ def _append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _mend(path: Path, head: Mapping[str, str]) -> None:
-    """Cut off the line that a crash left unfinished, and begin a cache that has none."""
+    """Remove the line that a crash left incomplete, and write the first line of a new cache."""
     data = path.read_bytes() if path.exists() else b""
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
-    if not whole:
+    size = data.rfind(b"\n") + 1
+    if size < len(data):
+        os.truncate(path, size)
+    if not size:
         _append(path, [head])

@@ -1,4 +1,4 @@
-"""Pretrained text classifiers through transformers: safetensors alone, and no code but the library's own."""
+"""Pretrained text classifiers of transformers. Weights must be safetensors, and remote code never runs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,29 +13,29 @@ from outspan.messages import first_line, shown
 from outspan.shapes import Int64, Num
 from outspan.text.tokens import Tokenizer, wrap_tokenizer
 
-_TOKENS = 1 << 16  # that are evaluated at once: candidates are several batches
+_TOKENS = 1 << 16  # number of tokens that are evaluated at once: candidates are several batches
 
 
 class Classifier(nn.Module):
-    """A model of transformers as a function of tokens alone: what is padding is masked, logits come out."""
+    """A transformers model as a function of tokens: padding is masked, logits are returned."""
 
     def __init__(self, model: nn.Module, padding: int) -> None:
         super().__init__()
         self.model, self.padding = model, padding
 
     def forward(self, tokens: Int64[Tensor, "B T"]) -> Num[Tensor, "B classes"]:
-        """Return the logits; without gradients a few rows at a time."""
+        """Return the logits. Without gradients, rows are evaluated in parts."""
         at_once = len(tokens) if torch.is_grad_enabled() else max(1, _TOKENS // tokens.shape[1])
         if len(tokens) <= at_once:
             return self._logits(tokens)
-        return torch.cat([self._logits(some) for some in tokens.split(at_once)])
+        return torch.cat([self._logits(part) for part in tokens.split(at_once)])
 
     def _logits(self, tokens: Tensor) -> Tensor:
         return self.model(input_ids=tokens, attention_mask=(tokens != self.padding).long()).logits
 
 
 def load_classifier(name: str, classes: int, length: int) -> Classifier:
-    """Return a classifier by its name on the hub or its folder; its head, where it has none yet, is initialised at random."""
+    """Return a classifier by its Hub name or folder. A missing head is initialized at random."""
     transformers = _transformers(name)
     config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, num_labels=classes, trust_remote_code=False))
     most = getattr(config, "max_position_embeddings", None)
@@ -50,19 +50,19 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
         ),
     )  # fmt: skip
     _check_weights(name, model, loaded)
-    found = Classifier(model.eval(), config.pad_token_id)
+    classifier = Classifier(model.eval(), config.pad_token_id)
     try:
-        tried = torch.full((2, length), int(config.pad_token_id == 0))
-        tried[:, -1] = getattr(config, "eos_token_id", None) or tried[0, 0]  # some look for the end
-        with torch.no_grad():  # some keep positions for themselves, some take no batches
-            found(tried)
+        tokens = torch.full((2, length), int(config.pad_token_id == 0))
+        tokens[:, -1] = getattr(config, "eos_token_id", None) or tokens[0, 0]  # some models look for the end
+        with torch.no_grad():  # some models reserve positions, some take no batches
+            classifier(tokens)
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"model {shown(name)} does not take texts of {length} tokens ({first_line(error)})") from None
-    return found
+    return classifier
 
 
 def _check_weights(name: str, model: Any, loaded: Mapping[str, Any]) -> None:
-    """Refuse weights that are another model's: a new head, and a pooler, are all that may be initialised at random."""
+    """Refuse the weights of another model: only the head and a pooler may be initialized at random."""
     body = [key for key in model.state_dict() if key.startswith(f"{model.base_model_prefix}.")]
     absent = {*loaded["missing_keys"], *(key for key, *_ in loaded["mismatched_keys"])} & {*body}
     if len(absent) > len(body) // 10:
@@ -72,20 +72,20 @@ def _check_weights(name: str, model: Any, loaded: Mapping[str, Any]) -> None:
 
 
 def load_tokenizer(name: str) -> Tokenizer:
-    """Return the fast tokenizer that belongs to a model, by its name on the hub or its folder."""
+    """Return the fast tokenizer of a model, by its Hub name or folder."""
     transformers = _transformers(name)
-    found = _ask(name, lambda: transformers.AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False))
+    loaded = _ask(name, lambda: transformers.AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False))
     config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
-    if not getattr(found, "is_fast", False):
+    if not getattr(loaded, "is_fast", False):
         raise ValueError(f"model {shown(name)} has no fast tokenizer (tokenizer.json)")
-    return _ask(name, lambda: wrap_tokenizer(found.backend_tokenizer, _padding(name, config)))
+    return _ask(name, lambda: wrap_tokenizer(loaded.backend_tokenizer, _padding(name, config)))
 
 
 def refuse_pickles(name: str) -> None:
-    """Refuse a folder whose weights are a pickle alone: unpickling runs whatever code is in it."""
+    """Refuse a folder whose weights are only a pickle: loading one can run code."""
     folder = Path(name)
     if folder.is_dir() and not any(folder.glob("*.safetensors")):
-        pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5") for path in folder.glob(kind))
+        pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5") for path in folder.glob(pattern))
         if pickled:
             raise ValueError(
                 f"{folder}: only {pickled[0]}, a pickle, which can run code when it is read; convert it to safetensors"
@@ -103,9 +103,9 @@ def _transformers(name: str) -> Any:
 
 
 def _padding(name: str, config: Any) -> int:
-    """Return the token that is padded with: the one for it, or where there is none, that of a text's end."""
-    found = [getattr(config, key, None) for key in ("pad_token_id", "eos_token_id")]
-    known = [number for number in found if isinstance(number, int)]
+    """Return the padding token, or if there is none, the end-of-text token."""
+    numbers = [getattr(config, key, None) for key in ("pad_token_id", "eos_token_id")]
+    known = [number for number in numbers if isinstance(number, int)]
     if not known:
         raise ValueError(f"model {shown(name)} names no token for padding (pad_token_id in config.json)")
     return known[0]
@@ -113,22 +113,22 @@ def _padding(name: str, config: Any) -> int:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep transformers from printing: that a head is new is what fine-tuning is. The hub says where it has to try again."""
-    from transformers.utils import logging as said  # pyright: ignore[reportMissingImports]
+    """Keep transformers from printing: a new head is normal in fine-tuning. Retries of the Hub are still shown."""
+    from transformers.utils import logging  # pyright: ignore[reportMissingImports]
 
-    before, bars = said.get_verbosity(), said.is_progress_bar_enabled()
-    said.set_verbosity_error()
-    said.disable_progress_bar()
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
-        said.set_verbosity(before)
+        logging.set_verbosity(before)
         if bars:
-            said.enable_progress_bar()
+            logging.enable_progress_bar()
 
 
 def _ask(name: str, load: Callable[[], Any]) -> Any:
-    """Load from the hub or a folder; whatever is wrong is a ValueError of one line."""
+    """Load from the Hub or a folder. Any failure is a ValueError of one line."""
     try:
         with _quietly():
             return load()

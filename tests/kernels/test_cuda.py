@@ -210,7 +210,7 @@ def test_it_needs_a_gpu_and_triton(monkeypatch):
 
 def test_a_transform_that_it_lacks_is_refused(monkeypatch):
     monkeypatch.setattr(cuda, "knows", lambda names: "invert" not in names)
-    with pytest.raises(ValueError, match="backend 'cuda' has no 'invert'"):
+    with pytest.raises(ValueError, match="backend 'cuda' has no transform 'invert'"):
         run_on("cuda", make_images(0, 1, 3, 4, 4), Plan.of([["invert"]]))
 
 

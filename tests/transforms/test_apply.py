@@ -27,7 +27,7 @@ def images(batch: int = 2) -> torch.Tensor:
         (Plan.of([["invert"], ["cutout"]], levels=[[0], [-0.1]]), r"level of 'cutout' must lie in \[0, 1\], got -0.1 in row 1"),
         (Plan.of([["posterize"]], levels=[[2.1]]), "level of 'posterize' must lie in"),
         (Plan.of([["mixup"]], levels=[[0.5]]), "'mixup' in row 0 needs a partner row, got -1"),
-        (Plan.of([["invert"]], source=[2]), "the plan reads image 2, the batch has 2"),
+        (Plan.of([["invert"]], source=[2]), "the plan reads image 2, but the batch has 2 images"),
         (Plan.of([["cutout"]], levels=[[0.5]], places=[[[1.5, 0, 0, 0]]]), r"places must lie in \[0, 1\)"),
         (Plan.of([["cutout"]], levels=[[0.5]], places=[[[float("nan")] * 4]]), r"places must lie in \[0, 1\)"),
     ],
@@ -102,7 +102,7 @@ def test_a_transform_that_the_kernel_lacks_runs_on_the_reference(monkeypatch):
     monkeypatch.setattr(cpu, "knows", lambda names: "invert" not in names)
     batch, plan = images(2), Plan.of([["invert"]] * 2)
     assert torch.equal(apply(batch, plan), 255 - batch)
-    with pytest.raises(ValueError, match="backend 'cpu' has no 'invert'"):
+    with pytest.raises(ValueError, match="backend 'cpu' has no transform 'invert'"):
         apply(batch, plan, backend="cpu")
 
 
@@ -228,13 +228,13 @@ def test_works_in_a_forked_child():
 
 
 def test_without_the_kernel_it_says_so_once_and_gives_the_same(monkeypatch):
-    from outspan.transforms.apply import _say_slow
+    from outspan.transforms.apply import _warn_slow
 
     plan = Plan.of([["rotate", "invert"]], levels=[[0.5, 0]])
     expected = apply(images(), plan)
     monkeypatch.setattr(cpu, "_cpu", None)
     cpu.knows.cache_clear()
-    _say_slow.cache_clear()
+    _warn_slow.cache_clear()
     try:
         with pytest.warns(UserWarning, match="without its compiled kernel"):
             assert torch.equal(apply(images(), plan), expected)

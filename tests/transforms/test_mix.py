@@ -61,12 +61,12 @@ def test_labels_are_those_of_the_rows_that_come_out():
         (torch.tensor([[0.5, 0.5, 0.0], [torch.nan, 0.0, 1.0]]), "sum to 1, got row 1 with the sum nan"),
         (torch.tensor([[0.5, 0.5, 0.0], [torch.inf, 0.0, 1.0]]), "sum to 1, got row 1 with the sum inf"),
         (torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 0.5]]), "sum to 1, got row 1 with the sum 1.5"),
-        (torch.tensor([[0.5, 0.5, 0.0], [1.5, 0.0, -0.5]]), "got row 1 with the sum 1, its least value is -0.5"),
+        (torch.tensor([[0.5, 0.5, 0.0], [1.5, 0.0, -0.5]]), "got row 1 with the sum 1, its smallest value is -0.5"),
         (torch.tensor([[0.5, 0.5, 0.01], [1.0, 0.0, 0.0]]), "got row 0 with the sum 1.01"),
         (torch.tensor([[0, 1, 1], [1, 0, 0]]), "got row 0 with the sum 2"),
         (torch.tensor([[0, 0, 0], [1, 0, 0]]), "got row 0 with the sum 0"),
         (torch.zeros(2, 3, dtype=torch.float16), "got row 0 with the sum 0"),
-        (torch.tensor([0]), "the plan reads image 1, the batch has 1"),
+        (torch.tensor([0]), "the plan reads image 1, but the batch has 1 images"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(labels, message, unchecked):

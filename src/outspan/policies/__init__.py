@@ -1,1 +1,1 @@
-"""Proposals draw plans; policies pick among them."""
+"""Proposals draw plans; policies choose among them and return training batches."""

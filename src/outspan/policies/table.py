@@ -223,9 +223,9 @@ def check_noun(recipe: Recipe, noun: str) -> None:
     for name in names:
         if name not in BY_NOUN[noun]:
             raise ValueError(f"transform {name!r} is not for {noun}: use one of {', '.join(BY_NOUN[noun])}")
-    if "back_translation" in names and not recipe.cache:
-        command = "`outspan text backtranslate CORPUS -o cache.jsonl`, then `--set cache=cache.jsonl`"
-        raise ValueError(f"transform 'back_translation' needs a cache of translated sentences: run {command}")
+        if BY_NOUN[noun][name].needs_cache and not recipe.cache:
+            command = "`outspan text backtranslate CORPUS -o cache.jsonl`, then `--set cache=cache.jsonl`"
+            raise ValueError(f"transform {name!r} needs a cache of translated sentences: run {command}")
 
 
 def ignored_keys(keys: Iterable[str], policy: str) -> list[str]:

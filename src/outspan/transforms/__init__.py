@@ -1,1 +1,1 @@
-"""The transforms: their table, their definition in torch, and the one executor."""
+"""The transforms of images: their table, their definitions in torch, and the executor of plans."""

@@ -1,4 +1,4 @@
-"""The only executor: checks a plan against its images, picks the backend, and says what each step means."""
+"""The executor of plans: checks a plan against its images, selects the backend, and defines what each step does."""
 
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,11 +28,11 @@ def apply(
     normalize: Normalize | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Execute a plan: [B, C, H, W] bytes in, the rows `plan.out` out, as bytes or normalised.
+    """Execute a plan on images [B, C, H, W]. Return the rows `plan.out`, as bytes or normalized.
 
-    Every image gets its own transforms, to the byte what Pillow gives. `fill` is the colour of cutout, black by
-    default; the backend "auto" takes the fastest there is, and all give the same bytes. A loop that hands the same
-    `out` in again saves the first touch of fresh memory.
+    Every row gets its own transforms; the result is byte for byte that of Pillow. `fill` is the color of cutout, black by
+    default. The backend "auto" selects the fastest one; all backends return the same bytes. In a loop, pass the same
+    `out` again: writing to new memory is slower.
 
     >>> apply(torch.tensor([[[[0, 200]]]], dtype=torch.uint8), Plan.of([["invert"]])).tolist()
     [[[[255, 55]]]]
@@ -41,25 +41,25 @@ def apply(
     color = _fill(None if fill is None else tuple(fill) if isinstance(fill, Sequence) else (fill,), images.shape[1])
     if normalize is not None and len(normalize.mean) != images.shape[1]:
         raise ValueError(f"normalize is for {len(normalize.mean)} channels, the images have {images.shape[1]}")
-    picked = _pick(backend, images, plan)
-    out = _place(out, images, plan, normalize)
-    kernel = {"cpu": cpu, "cuda": cuda}.get(picked)
+    selected = _select(backend, images, plan)
+    out = _prepare_out(out, images, plan, normalize)
+    kernel = {"cpu": cpu, "cuda": cuda}.get(selected)
     if kernel is not None and kernel.apply(images, plan, fill=color, normalize=normalize, out=out):
         return out
-    check_plan(plan, len(images))  # the kernel has looked for itself, and here it is said what was wrong
+    check_plan(plan, len(images))  # the kernel refuses invalid plans without a message; this raises it
     done = _reference(images, plan, color)
     return out.copy_(done if normalize is None else normalize(done))
 
 
 def magnitudes(plan: Plan, name: str, rows: Tensor, step: int) -> PerSample:
-    """Return what the level of these rows means in the transform's unit, in double precision."""
+    """Return the levels of these rows in the unit of the transform, in double precision."""
     return TRANSFORMS[name].rest + TRANSFORMS[name].span * plan.levels[rows, step].double()
 
 
 def rows_by_transform(plan: Plan, step: int, names: Collection[str] | None = None) -> dict[str, Tensor]:
-    """Return which rows a step changes, by the transform that does it, of `names` or all; level 0 changes nothing."""
+    """Return the rows that a step changes, by transform: of `names`, or of all transforms. Level 0 changes nothing."""
     column, levels = plan.ops[:, step].numpy(), plan.levels[:, step].numpy()
-    found = {}
+    changed = {}
     for op, name in enumerate(plan.names):
         if names is not None and name not in names:
             continue
@@ -67,12 +67,12 @@ def rows_by_transform(plan: Plan, step: int, names: Collection[str] | None = Non
         if TRANSFORMS[name].graded:
             acts &= levels != 0
         if acts.any():
-            found[name] = torch.from_numpy(acts.nonzero()[0])
-    return found
+            changed[name] = torch.from_numpy(acts.nonzero()[0])
+    return changed
 
 
 def _reference(images: Images, plan: Plan, fill: Fill) -> UInt8[Tensor, "M C H W"]:
-    """Execute a plan step by step in torch, on any device. This is the definition the kernels are held to."""
+    """Execute a plan step by step in torch, on any device. The kernels must return the same bytes."""
     state = images[plan.source.to(images.device)]
     for step in range(plan.ops.shape[1]):
         before, state = state, state.clone()
@@ -91,50 +91,50 @@ def _reference(images: Images, plan: Plan, fill: Fill) -> UInt8[Tensor, "M C H W
     return state[plan.out.to(images.device)]
 
 
-def _pick(backend: Backend, images: Images, plan: Plan) -> Backend:
+def _select(backend: Backend, images: Images, plan: Plan) -> Backend:
     device = images.device.type
     if backend == "reference":
         return backend
     if backend == "cpu":
         if not cpu.is_built():
-            raise ValueError("backend 'cpu' is not built: install outspan where a C++ compiler is found, or use 'reference'")
+            raise ValueError("backend 'cpu' is not built: install outspan with a C++ compiler, or use 'reference'")
         if device != "cpu":
             raise ValueError(f"backend 'cpu' needs images on the cpu, got {images.device}")
-        return _checked(backend, plan, cpu.knows)
+        return _check_names(backend, plan, cpu.knows)
     if backend == "cuda":
         if not cuda.is_available():
             raise ValueError("backend 'cuda' needs Triton, which is not installed: pip install triton, or use 'reference'")
         if device != "cuda" and not (device == "cpu" and cuda.is_interpreted()):
             raise ValueError(f"backend 'cuda' needs images on a GPU, got {images.device}")
-        return _checked(backend, plan, cuda.knows)
+        return _check_names(backend, plan, cuda.knows)
     if backend != "auto":
         raise ValueError(f"backend must be 'auto', 'reference', 'cpu' or 'cuda', got {backend!r}")
     if device == "cuda":
         return "cuda" if cuda.knows(plan.names) else "reference"
     if device == "cpu" and not cpu.is_built():
-        _say_slow()
+        _warn_slow()
     return "cpu" if device == "cpu" and cpu.knows(plan.names) else "reference"
 
 
-def _checked(backend: Backend, plan: Plan, knows: Callable[[tuple[str, ...]], bool]) -> Backend:
+def _check_names(backend: Backend, plan: Plan, knows: Callable[[tuple[str, ...]], bool]) -> Backend:
     for name in plan.names:
-        find(name)  # a name that nobody knows is another error
+        find(name)  # an unknown name is a different error
         if not knows((name,)):
-            raise ValueError(f"backend {backend!r} has no {name!r}, use 'auto' or 'reference'")
+            raise ValueError(f"backend {backend!r} has no transform {name!r}: use 'auto' or 'reference'")
     return backend
 
 
-@lru_cache(maxsize=1)  # once
-def _say_slow() -> None:
+@lru_cache(maxsize=1)  # warn once
+def _warn_slow() -> None:
     warnings.warn(
-        "outspan was installed without its compiled kernel (no C++ compiler was found): using the reference backend, "
-        "which gives the same bytes more slowly",
+        "outspan was installed without its compiled kernel, because there was no C++ compiler: using the reference backend, "
+        "which returns the same bytes but is slower",
         stacklevel=4,
     )
 
 
-def _place(out: Tensor | None, images: Images, plan: Plan, normalize: Normalize | None) -> Tensor:
-    """Return where the result goes: a new tensor, or the given one if it fits."""
+def _prepare_out(out: Tensor | None, images: Images, plan: Plan, normalize: Normalize | None) -> Tensor:
+    """Return the tensor for the result: a new one, or `out` if it has the right shape, dtype and device."""
     shape = (plan.out.shape[0], *images.shape[1:])
     dtype, layout = torch.uint8, torch.contiguous_format
     if normalize is not None:
@@ -142,8 +142,8 @@ def _place(out: Tensor | None, images: Images, plan: Plan, normalize: Normalize 
     if out is None:
         return torch.empty(shape, dtype=dtype, device=images.device, memory_format=layout)
     if out.shape != shape or out.dtype != dtype or out.device != images.device or not out.is_contiguous(memory_format=layout):
-        wanted = f"{dtype} {list(shape)} on {images.device}, {layout}"
-        raise ValueError(f"out must be {wanted}, got {out.dtype} {list(out.shape)} on {out.device}, strides {out.stride()}")
+        expected = f"{dtype} {list(shape)} on {images.device}, {layout}"
+        raise ValueError(f"out must be {expected}, got {out.dtype} {list(out.shape)} on {out.device}, strides {out.stride()}")
     begin, end = images.data_ptr(), images.data_ptr() + _extent(images)
     if out.data_ptr() < end and begin < out.data_ptr() + _extent(out):
         raise ValueError("out must not share memory with the images")
@@ -151,7 +151,7 @@ def _place(out: Tensor | None, images: Images, plan: Plan, normalize: Normalize 
 
 
 def _extent(tensor: Tensor) -> int:
-    """Return how many bytes lie between a tensor's first and its last, strides included."""
+    """Return the number of bytes from the first to the last byte of a tensor, including the gaps of its strides."""
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return (reach + 1) * tensor.element_size() if tensor.numel() else 0
 
@@ -170,16 +170,18 @@ def _check_images(images: Tensor) -> None:
     if height < 1 or width < 1:
         raise ValueError(f"images must have at least one pixel, got {[height, width]}")
     if height > LARGEST_SIDE or width > LARGEST_SIDE:
-        raise ValueError(f"images must have sides of at most {LARGEST_SIDE} pixels, got {[height, width]}: cut them into tiles")
+        raise ValueError(
+            f"images must have sides of at most {LARGEST_SIDE} pixels, got {[height, width]}: split them into tiles"
+        )
 
 
 def check_plan(plan: Plan, batch: int, known: Mapping[str, Transform] = TRANSFORMS) -> None:
-    """Refuse, by name, a plan that does not fit a batch of this size: names, levels, partners, places, sources."""
-    check_source(plan, batch)  # first: it checks the bounds of all that is used as an index below
-    found = [find(name, known) for name in plan.names]
+    """Raise a ValueError if a plan does not fit a batch of this size: names, levels, partners, places, sources."""
+    check_source(plan, batch)  # first, because it checks the bounds of all indices used below
+    transforms = [find(name, known) for name in plan.names]
     # Op -1 reads the last entry.
-    low, high = np.array([*(t.levels for t in found), (-np.inf, np.inf)], dtype=np.float32).T
-    mixes = np.array([*(t.mixes for t in found), False])
+    low, high = np.array([*(t.levels for t in transforms), (-np.inf, np.inf)], dtype=np.float32).T
+    mixes = np.array([*(t.mixes for t in transforms), False])
     ops, levels = plan.ops.numpy(), plan.levels.numpy()
     wrong = ~((low[ops] <= levels) & (levels <= high[ops])) & (ops >= 0)
     if wrong.any():
@@ -196,10 +198,10 @@ def check_plan(plan: Plan, batch: int, known: Mapping[str, Transform] = TRANSFOR
 
 
 def check_source(plan: Plan, batch: int) -> None:
-    """Refuse a plan that was changed to invalid row numbers, or that reads images beyond a batch of this size."""
+    """Raise a ValueError if a plan has invalid row numbers or reads images beyond a batch of this size."""
     plan.check()
     if plan.source.numel() and (largest := int(plan.source.numpy().max())) >= batch:
-        raise ValueError(f"the plan reads image {largest}, the batch has {batch}")
+        raise ValueError(f"the plan reads image {largest}, but the batch has {batch} images")
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,7 @@ from outspan.shapes import Bool, Fill, Images, Int64, PerSample, Places
 
 
 def rectangle(side: PerSample, place: Places, size: tuple[int, int]) -> Int64[Tensor, "B 4"]:
-    """Return x0, y0, x1, y1 of a square about the place, cut at the edge; `size` is height, width."""
+    """Return x0, y0, x1, y1 of a square centered at the place, clipped to the image; `size` is (height, width)."""
     extent = torch.tensor([size[1], size[0]])
     length = (side.unsqueeze(1) * extent).long()
     start = (place[:, :2] * extent).long() - length // 2
@@ -15,7 +15,7 @@ def rectangle(side: PerSample, place: Places, size: tuple[int, int]) -> Int64[Te
 
 
 def inside(box: Int64[Tensor, "B 4"], images: Images) -> Bool[Tensor, "B 1 H W"]:
-    """Return which pixels lie in each image's box."""
+    """Return a mask of the pixels inside the box of each image."""
     height, width = images.shape[-2:]
     x0, y0, x1, y1 = box.to(images.device).view(-1, 4, 1, 1, 1).unbind(1)
     x = torch.arange(width, device=images.device)

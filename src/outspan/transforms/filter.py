@@ -1,4 +1,4 @@
-"""Transforms of a pixel by its neighbourhood. Pillow filters where the whole kernel fits, and copies the border."""
+"""Transforms of a pixel by its neighborhood. As in Pillow, pixels where the kernel does not fit are copied."""
 
 import math
 
@@ -11,23 +11,23 @@ from outspan.transforms.mix import blend
 
 
 def smooth(images: Images) -> Images:
-    """Average 3x3 pixels, the centre counted five times."""
-    # The quotient by 13 is never near a half, so integers give what Pillow's floats give.
+    """Average 3x3 pixels, with weight 5 for the center."""
+    # A quotient by 13 is never close to a half, so integers give the same result as Pillow's floats.
     return _filter(images, torch.ones(3, 3) + 4 * F.pad(torch.ones(1, 1), (1, 1, 1, 1)), edge=1)
 
 
 def blur(images: Images) -> Images:
-    """Average the 16 pixels on the edge of 5x5."""
+    """Average the 16 pixels on the border of the 5x5 neighborhood."""
     return _filter(images, torch.ones(5, 5) - F.pad(torch.ones(3, 3), (1, 1, 1, 1)), edge=2)
 
 
 def sharpness(images: Images, factor: PerSample) -> Images:
-    """Move every pixel from the smoothed image (0) through the identity (1) to a sharper one."""
+    """Blend from the smoothed image (0) through the identity (1) to a sharper image."""
     return blend(smooth(images), images, factor)
 
 
 def resized_crop(images: Images, *, place: Places) -> Images:
-    """Cut a box of 8 to 100 % of the area and of ratio 3/4 to 4/3, and resize it to the whole (bilinear)."""
+    """Crop a box of 8 to 100 % of the area and aspect ratio 3/4 to 4/3, and resize it to the full size (bilinear)."""
     height, width = images.shape[-2:]
     box = torch.tensor([crop_box(row, width, height) for row in place.tolist()], dtype=torch.float64)
     left, top, right, bottom = box.view(-1, 4).to(torch.float32).unbind(1)  # Pillow's box is in C floats
@@ -51,7 +51,7 @@ def _filter(images: Images, kernel: Tensor, edge: int) -> Images:
 
 
 def crop_box(place: list[float], width: int, height: int) -> tuple[float, float, float, float]:
-    """Return the box that a resized crop cuts at a place: left, top, right, bottom."""
+    """Return the box of a resized crop at a place: left, top, right, bottom."""
     area = 0.08 + 0.92 * place[2]
     ratio = 0.75 * math.pow(16 / 9, place[3])
     w = min(width, math.sqrt(area * width * height * ratio))
@@ -61,7 +61,7 @@ def crop_box(place: list[float], width: int, height: int) -> tuple[float, float,
 
 
 def _resample(images: Images, start: Tensor, stop: Tensor) -> Images:
-    """Stretch the columns [start, stop) to the full width with Pillow's three taps in 22-bit fixed point."""
+    """Resize the columns [start, stop) to the full width with Pillow's three taps in 22-bit fixed point."""
     width = images.shape[-1]
     first, weights = _taps(start, stop, width)
     total = torch.full(images.shape, 1 << 21, dtype=torch.int64, device=images.device)
@@ -72,13 +72,13 @@ def _resample(images: Images, start: Tensor, stop: Tensor) -> Images:
 
 
 def _taps(start: Tensor, stop: Tensor, size: int) -> tuple[Int64[Tensor, "B S"], Int64[Tensor, "B S 3"]]:
-    scale = (stop - start).double().unsqueeze(1) / size  # never above 1 here, so the support is one pixel
-    centre = start.double().unsqueeze(1) + (torch.arange(size) + 0.5) * scale
-    first = (centre - 1.0 + 0.5).long().clamp(min=0)
-    last = (centre + 1.0 + 0.5).long().clamp(max=size)
+    scale = (stop - start).double().unsqueeze(1) / size  # at most 1, so the support is one pixel
+    center = start.double().unsqueeze(1) + (torch.arange(size) + 0.5) * scale
+    first = (center - 1.0 + 0.5).long().clamp(min=0)
+    end = (center + 1.0 + 0.5).long().clamp(max=size)
     taps: list[Float64[Tensor, "B S"]] = []
     for i in range(3):
-        distance = (i + first - centre + 0.5).abs()
-        taps.append(torch.where((distance < 1) & (first + i < last), 1 - distance, 0))
+        distance = (i + first - center + 0.5).abs()
+        taps.append(torch.where((distance < 1) & (first + i < end), 1 - distance, 0))
     weights = torch.stack(taps, dim=2) / (taps[0] + taps[1] + taps[2]).unsqueeze(2)
     return first, (0.5 + weights * (1 << 22)).long()

@@ -1,4 +1,4 @@
-"""Transforms that move pixels. Nearest neighbour, black outside, to the byte as Pillow walks its grids."""
+"""Transforms that move pixels: nearest neighbor, black outside, byte for byte as in Pillow."""
 
 import math
 
@@ -9,12 +9,12 @@ from outspan.shapes import Float64, Images, Int64, PerSample, Places
 
 
 def rotate(images: Images, degrees: PerSample) -> Images:
-    """Turn about the centre, counter-clockwise: 0 is the identity."""
+    """Rotate about the center, counterclockwise: 0 is the identity."""
     height, width = images.shape[-2:]
     turns = [angle % 360.0 for angle in degrees.tolist()]
     matrices = [_rotation(turn, width, height) for turn in turns]
     out = affine(images, torch.tensor(matrices, dtype=torch.float64).view(-1, 6))
-    for quarter in (1, 3) if height == width else ():  # Pillow transposes instead of walking the grid
+    for quarter in (1, 3) if height == width else ():  # Pillow transposes instead of resampling
         rows = [i for i, turn in enumerate(turns) if turn == 90.0 * quarter]
         out[rows] = images[rows].rot90(quarter, (2, 3))
     return out
@@ -51,7 +51,7 @@ def vertical_flip(images: Images) -> Images:
 
 
 def random_crop(images: Images, padding: PerSample, *, place: Places) -> Images:
-    """Pad by this fraction of the side, reflecting, and cut the old size out again: 0 is the identity."""
+    """Pad by this fraction of the side with reflection and crop to the original size: 0 is the identity."""
     height, width = images.shape[-2:]
     x = _reflected(width, padding, place[:, 0]).unsqueeze(1)
     y = _reflected(height, padding, place[:, 1]).unsqueeze(2)
@@ -59,7 +59,7 @@ def random_crop(images: Images, padding: PerSample, *, place: Places) -> Images:
 
 
 def affine(images: Images, matrix: Float64[Tensor, "B 6"]) -> Images:
-    """Fetch each pixel from where the matrix sends its centre: Pillow's `im.transform(im.size, AFFINE, matrix)`."""
+    """Sample each pixel where the matrix maps its center: Pillow's `im.transform(im.size, AFFINE, matrix)`."""
     height, width = images.shape[-2:]
     straight = (matrix[:, 1] == 0) & (matrix[:, 3] == 0)
     fixed = ~straight & _fits_fixed_point(matrix, height, width)
@@ -95,14 +95,14 @@ def _fits_fixed_point(matrix: Float64[Tensor, "B 6"], height: int, width: int) -
 
 
 def _walk_straight(matrix: Tensor, height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Both off-diagonals 0: the first centre, then += 1.0 in doubles. The sum's roundings are part of the result."""
+    """Positions if both off-diagonals are 0: from the first center, += 1.0 in doubles, with the rounding of each sum."""
     x = _accumulate(matrix[:, 2] + 0.5, torch.ones(len(matrix), dtype=torch.float64), width)
     y = _accumulate(matrix[:, 5] + 0.5, torch.ones(len(matrix), dtype=torch.float64), height)
     return x.floor().long().to(device).unsqueeze(1), y.floor().long().to(device).unsqueeze(2)
 
 
 def _walk_fixed(matrix: Tensor, height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The usual case: 16.16 fixed point from half-pixel centres."""
+    """Positions in the usual case: 16.16 fixed point from half-pixel centers."""
     a0, a1, a2, a3, a4, a5 = matrix.unbind(1)
     centred = torch.stack([a0, a1, a2 + a0 * 0.5 + a1 * 0.5, a3, a4, a5 + a3 * 0.5 + a4 * 0.5], dim=1)
     fixed = (centred * 65536.0 + 0.5).floor().long().to(device).view(-1, 6, 1, 1)
@@ -114,7 +114,7 @@ def _walk_fixed(matrix: Tensor, height: int, width: int, device: torch.device) -
 
 
 def _walk_doubles(matrix: Tensor, height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Images too large for fixed point: doubles again, += along the first column, then along each row."""
+    """Positions if the image is too large for fixed point: doubles, += along the first column, then along each row."""
     a0, a1, a2, a3, a4, a5 = matrix.unbind(1)
     x = _accumulate(_accumulate(a2 + a1 * 0.5 + a0 * 0.5, a1, height), a0.unsqueeze(1), width)
     y = _accumulate(_accumulate(a5 + a4 * 0.5 + a3 * 0.5, a4, height), a3.unsqueeze(1), width)
@@ -122,7 +122,7 @@ def _walk_doubles(matrix: Tensor, height: int, width: int, device: torch.device)
 
 
 def _accumulate(start: Tensor, step: Tensor, count: int) -> Tensor:
-    """Return start, start + step, start + step + step, …, each sum rounded, along a new last axis."""
+    """Return start, start + step, start + step + step, ... along a new last axis, with the rounding of each sum."""
     terms = step.unsqueeze(-1).expand(*start.shape, count).clone()
     terms[..., 0] = start
     return terms.cumsum(-1)

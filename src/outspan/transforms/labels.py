@@ -1,4 +1,4 @@
-"""What mixing transforms do to labels."""
+"""Mix labels as the mixing transforms mix images."""
 
 import torch
 from torch import Tensor
@@ -10,21 +10,21 @@ from outspan.transforms.apply import check_plan, check_source, magnitudes, rows_
 from outspan.transforms.table import ALL, find
 
 _ALLOWED = "probabilities of the classes that sum to 1"
-_TOLERANCE = 1e-3  # of a soft label's sum and of its smallest value; more for types that cannot tell
+_TOLERANCE = 1e-3  # of the sum of a soft label and of its smallest value; larger for dtypes of low precision
 
 
 def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tuple[int, int]) -> Float32[Tensor, "M classes"]:
-    """Return soft targets for the plan's outputs: the same recursion as the pixels; `size` is height, width.
+    """Return soft targets for the plan's outputs, mixed as the pixels are; `size` is (height, width).
 
-    `labels` are class numbers [B] or already soft [B, classes]: probabilities that sum to 1.
+    `labels` are class numbers [B] or soft labels [B, classes]: probabilities that sum to 1.
 
     >>> plan = Plan.of([["mixup"], []], levels=[[0.25], []], partners=[[1], []])
     >>> mix_labels(torch.tensor([0, 1]), plan, 2, (32, 32)).tolist()
     [[0.75, 0.25], [0.0, 1.0]]
     """
     soft, device = _soft(labels, classes), labels.device
-    mixing = {name: share for name in plan.names if (share := find(name).share) is not None}
-    if not mixing:  # what else the plan does is no matter of labels
+    mixing = {name: weight for name in plan.names if (weight := find(name).label_weight) is not None}
+    if not mixing:  # other transforms keep labels
         check_source(plan, len(labels))
         return soft[to_device(plan.source[plan.out], device)].float()
     check_plan(plan, len(labels), ALL)
@@ -33,23 +33,23 @@ def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tup
         changes = rows_by_transform(plan, step, mixing)
         before, state = state, state.clone() if changes else state
         for name, rows in changes.items():
-            share = mixing[name](magnitudes(plan, name, rows, step), plan.places[rows, step].double(), size)
-            share = to_device(share, device).unsqueeze(1)
+            weight = mixing[name](magnitudes(plan, name, rows, step), plan.places[rows, step].double(), size)
+            weight = to_device(weight, device).unsqueeze(1)
             here, partner = to_device(rows, device), to_device(plan.partners[rows, step], device)
-            state[here] = (1 - share) * before[here] + share * before[partner]
+            state[here] = (1 - weight) * before[here] + weight * before[partner]
     return state[to_device(plan.out, device)].float()
 
 
 def _check_distributions(soft: Tensor, tolerance: float) -> None:
-    """Refuse rows that are not probabilities that sum to 1. A GPU reports it later, so that the host does not wait."""
+    """Refuse rows that are not probabilities that sum to 1. On a GPU the error comes later, so that the host does not wait."""
     sums = soft.sum(1)
-    fits = (soft >= -tolerance).all(1) & ((sums - 1).abs() <= tolerance)  # NaN is neither
+    fits = (soft >= -tolerance).all(1) & ((sums - 1).abs() <= tolerance)  # false for NaN
     if soft.device.type != "cpu":
         return torch.ops.aten._assert_async.msg(fits.all(), f"soft labels must be {_ALLOWED}")
     if not fits.all():
         row = int(fits.logical_not().nonzero()[0])
         total, least = float(sums[row]), float(soft[row].min())
-        negative = f", its least value is {least:.4g}" if least < 0 else ""
+        negative = f", its smallest value is {least:.4g}" if least < 0 else ""
         raise ValueError(f"soft labels must be {_ALLOWED}, got row {row} with the sum {total:.4g}{negative}")
 
 
@@ -62,7 +62,7 @@ def _soft(labels: Tensor, classes: int) -> Tensor:
         return soft
     if labels.is_floating_point() or labels.ndim != 1:
         raise ValueError(f"labels must be class numbers [B] or soft [B, {classes}], got {labels.dtype} {list(labels.shape)}")
-    # On a GPU this look would make the host wait; there an index out of range is caught by the device.
+    # On a GPU this check would make the host wait; there the device reports an index out of range.
     if labels.device.type == "cpu" and labels.numel() and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(f"labels must lie in [0, {classes - 1}], got {labels.min()} to {labels.max()}")
     return torch.eye(classes, dtype=torch.float64, device=labels.device)[labels.long()]

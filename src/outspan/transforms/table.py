@@ -1,4 +1,4 @@
-"""Every transform there is, with its unit, its range and what it needs. A new one is a line here."""
+"""The table of all transforms: function, unit, range and arguments. A new transform is one line here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,35 +15,35 @@ from outspan.transforms import color, erase, filter, geometry, mix
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A function of a batch and the magnitude `rest + span·level`; level 0 is the identity if it is graded."""
+    """A function of a batch and a magnitude, `rest + span * level`. Level 0 of a graded transform is the identity."""
 
     function: Callable[..., Any]
     rest: float = 0.0
-    span: float = 0.0  # 0: not graded, the level means nothing
+    span: float = 0.0  # 0: not graded, the level is ignored
     unit: str = ""
-    limit: float = 1.0  # the largest |level| that is allowed; 1 is the end of the paper's range
+    limit: float = 1.0  # the largest |level| allowed; 1 is the end of the paper's range
     signed: bool = True  # whether a level may be negative
-    placed: bool = False  # needs `place`
-    fills: bool = False  # needs `fill`
+    placed: bool = False  # takes `place`
+    fills: bool = False  # takes `fill`
     stage: str = "tokens"  # of text only: whether it works on "sentences", before documents are truncated, or on "tokens"
     needs_cache: bool = False  # of text only: needs the file of back-translated sentences, the recipe key `cache`
-    share: Callable[..., Tensor] | None = None  # mixing transforms: the partner's share of the label
+    label_weight: Callable[..., Tensor] | None = None  # of mixing transforms: the partner's weight in the label
 
     @property
     def graded(self) -> bool:
-        """Whether the level matters."""
+        """Whether the transform depends on the level."""
         return self.span != 0
 
     @property
     def levels(self) -> tuple[float, float]:
-        """The lowest and the highest level allowed, as float32 like every level in a plan."""
+        """The lowest and the highest allowed level, in float32 as in plans."""
         limit = float(np.float32(self.limit))
         return (-limit if self.signed else 0.0), limit
 
     @property
     def mixes(self) -> bool:
-        """Whether a partner is needed."""
-        return self.share is not None
+        """Whether the transform takes a partner."""
+        return self.label_weight is not None
 
 
 def _identity(images: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
         "cutout": Transform(erase.cutout, 0.0, 0.5, "side / image's side", signed=False, placed=True, fills=True),
         "equalize": Transform(color.equalize),
         "invert": Transform(color.invert),
-        "mixup": Transform(mix.mixup, 0.0, 1.0, "partner's weight", signed=False, share=mix.mixup_share),
+        "mixup": Transform(mix.mixup, 0.0, 1.0, "partner's weight", signed=False, label_weight=mix.mixup_label_weight),
         "posterize": Transform(color.posterize, 8.0, -4.0, "bits kept", limit=2.0, signed=False),
         "rotate": Transform(geometry.rotate, 0.0, 30.0, "degrees", limit=4.5),
         "sharpness": Transform(filter.sharpness, 1.0, 0.9, "factor", limit=1.1),
@@ -71,7 +71,9 @@ TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
         "translate_x": Transform(geometry.translate_x, 0.0, 10 / 32, "shift / width", limit=3.2),
         "translate_y": Transform(geometry.translate_y, 0.0, 10 / 32, "shift / height", limit=3.2),
         "blur": Transform(filter.blur),
-        "cutmix": Transform(mix.cutmix, 0.0, 1.0, "side / image's side", signed=False, placed=True, share=mix.cutmix_share),
+        "cutmix": Transform(
+            mix.cutmix, 0.0, 1.0, "side / image's side", signed=False, placed=True, label_weight=mix.cutmix_label_weight
+        ),
         "horizontal_flip": Transform(geometry.horizontal_flip),
         "random_crop": Transform(geometry.random_crop, 0.0, 4 / 32, "padding / side", signed=False, placed=True),
         "resized_crop": Transform(filter.resized_crop, placed=True),
@@ -84,9 +86,16 @@ TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
 TEXT_TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
     {
         "switchout": Transform(ops.switchout, 0.0, 0.2, "temperature / length", signed=False, placed=True),
-        "word_replacement": Transform(ops.word_replacement, 0.0, 0.3, "share of words", signed=False, placed=True),
+        "word_replacement": Transform(ops.word_replacement, 0.0, 0.3, "fraction of words", signed=False, placed=True),
         "back_translation": Transform(
-            ops.back_translation, 0.0, 1.0, "share of sentences", signed=False, placed=True, stage="sentences", needs_cache=True
+            ops.back_translation,
+            0.0,
+            1.0,
+            "fraction of sentences",
+            signed=False,
+            placed=True,
+            stage="sentences",
+            needs_cache=True,
         ),
     }
 )
@@ -102,7 +111,7 @@ ALL: Mapping[str, Transform] = MappingProxyType({**TRANSFORMS, **TEXT_TRANSFORMS
 
 
 def find(name: str, known: Mapping[str, Transform] = ALL) -> Transform:
-    """Return a transform by name; an unknown name is a ValueError with the nearest known one."""
+    """Return a transform by name; an unknown name raises a ValueError that suggests the nearest known one."""
     if name in known:
         return known[name]
     raise unknown("transform", name, known)

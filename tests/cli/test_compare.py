@@ -13,13 +13,13 @@ from outspan.cli import main
 
 def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
     changes = [part for change in (f"data={tiny}", "model=mlp", "epochs=2", "batch=20") for part in ("--set", change)]
-    said = run("compare", *changes, "--policies", "none,random", "--seeds", "2", "-o", tmp_path / "all")
-    assert "none" in said
-    assert "±" in said
-    assert "leads" in said
-    found = json.loads((tmp_path / "all" / "comparison.json").read_text())
-    assert found["seeds"] == [0, 1]
-    assert len(found["policies"]["random"]["test_accuracy"]) == 2
+    printed = run("compare", *changes, "--policies", "none,random", "--seeds", "2", "-o", tmp_path / "all")
+    assert "none" in printed
+    assert "±" in printed
+    assert "leads" in printed
+    stored = json.loads((tmp_path / "all" / "comparison.json").read_text())
+    assert stored["seeds"] == [0, 1]
+    assert len(stored["policies"]["random"]["test_accuracy"]) == 2
     assert pixels(tmp_path / "all" / "accuracy.png").shape[:2] == (675, 1200)
     run("compare", *changes, "--policies", "none,random", "--seeds", "2", "--jobs", "2", "-o", tmp_path / "jobs")
     for name in ("none-0", "none-1", "random-0", "random-1"):

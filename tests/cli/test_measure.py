@@ -25,55 +25,55 @@ def run(run):
 
 
 def test_twice_the_same_bytes(few, tmp_path, run):
-    asked = ("--data", few, "--transforms", "rotate, invert,rotate", "--seeds", 4, "--set", "epochs=2", "--set", "batch=25")
-    out = run(*asked, "-o", tmp_path / "one")
-    run(*asked, "-o", tmp_path / "two")
+    options = ("--data", few, "--transforms", "rotate, invert,rotate", "--seeds", 4, "--set", "epochs=2", "--set", "batch=25")
+    out = run(*options, "-o", tmp_path / "one")
+    run(*options, "-o", tmp_path / "two")
     for name in ("scores.json", "predictions.npz"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    assert run(*asked, "-o", tmp_path / "one") == out  # nothing to train: the same table
+    assert run(*options, "-o", tmp_path / "one") == out  # nothing to train: the same table
     assert max(map(len, out.partition("Values in %")[0].splitlines())) <= 80
 
-    found = json.loads((tmp_path / "one" / "scores.json").read_text())
-    assert list(found["transforms"]) == ["rotate", "invert"]
-    assert found["seeds"] == [0, 1, 2, 3]
-    assert found["settings"]["model"] == "mlp"
-    assert found["settings"]["probability"] == 0.5
-    entries = {"baseline": found["baseline"], **found["transforms"]}
+    stored = json.loads((tmp_path / "one" / "scores.json").read_text())
+    assert list(stored["transforms"]) == ["rotate", "invert"]
+    assert stored["seeds"] == [0, 1, 2, 3]
+    assert stored["settings"]["model"] == "mlp"
+    assert stored["settings"]["probability"] == 0.5
+    entries = {"baseline": stored["baseline"], **stored["transforms"]}
     rows = {line.split()[0]: line for line in out.splitlines() if line.split()[0] in entries}
     assert list(rows) == sorted(entries, key=lambda name: entries[name]["error"]["value"])
     for name, row in rows.items():
         assert f"{100 * entries[name]['error']['value']:.2f}" in row
     tied = "votes were tied and were decided at random. Ties are common with an even number of seeds."
-    assert f"{found['ties']} of 180 {tied}" in out
+    assert f"{stored['ties']} of 180 {tied}" in out
     assert load_predictions(tmp_path / "one" / "predictions.npz")["rotate"].classes.shape == (4, 60)
     with Image.open(tmp_path / "one" / "measure.png") as image:
         assert image.size == (1200, 900)
 
 
 def test_less_asked_of_a_folder_does_not_replace_more(few, tmp_path, run):
-    asked = ("--data", few, "--seeds", 2, "--set", "epochs=1", "-o", tmp_path / "m", "--transforms")
-    first = run(*asked, "rotate,invert")
+    options = ("--data", few, "--seeds", 2, "--set", "epochs=1", "-o", tmp_path / "m", "--transforms")
+    first = run(*options, "rotate,invert")
     assert "earlier" not in first
-    said = run(*asked, "blur")
-    assert "Measured earlier in the same folder: invert, rotate." in said
+    printed = run(*options, "blur")
+    assert "Measured earlier in the same folder: invert, rotate." in printed
     assert list(json.loads((tmp_path / "m" / "scores.json").read_text())["transforms"]) == ["blur", "invert", "rotate"]
     assert list(load_predictions(tmp_path / "m" / "predictions.npz")) == ["baseline", "blur", "invert", "rotate"]
     (tmp_path / "m" / "models" / "invert-1.npy").unlink()  # one seed is no measure
-    said = run(*asked, "rotate")
-    assert "in the same folder: blur." in said
-    assert "Not shown, measured earlier with fewer than 2 seeds: invert." in said
+    printed = run(*options, "rotate")
+    assert "in the same folder: blur." in printed
+    assert "Not shown, measured earlier with fewer than 2 seeds: invert." in printed
 
 
 def test_models_that_learnt_nothing_are_said(few, tmp_path, run, monkeypatch):
-    asked = ("--seeds", 2, "--transforms", "rotate", "-o", tmp_path / "m")
+    options = ("--seeds", 2, "--transforms", "rotate", "-o", tmp_path / "m")
     warning = "The model without transforms is not above the majority-class baseline"
-    assert warning in run("--data", few, *asked, "--set", "epochs=1", "--set", "lr=1e-6")
-    found = json.loads((tmp_path / "m" / "scores.json").read_text())
+    assert warning in run("--data", few, *options, "--set", "epochs=1", "--set", "lr=1e-6")
+    stored = json.loads((tmp_path / "m" / "scores.json").read_text())
     labels = load_predictions(tmp_path / "m" / "predictions.npz")["baseline"].labels.tolist()
-    assert found["largest_class"] == max(map(labels.count, labels)) / len(labels)
-    assert warning not in run("--data", few, *asked[:-1], tmp_path / "n", "--set", "epochs=8", "--set", "batch=25")
+    assert stored["largest_class"] == max(map(labels.count, labels)) / len(labels)
+    assert warning not in run("--data", few, *options[:-1], tmp_path / "n", "--set", "epochs=8", "--set", "batch=25")
     monkeypatch.chdir(few.parent)  # by another name it is the same data
-    assert warning in run("--data", few.name, *asked, "--set", "epochs=1", "--set", "lr=1e-6")
+    assert warning in run("--data", few.name, *options, "--set", "epochs=1", "--set", "lr=1e-6")
 
 
 def test_shared_batches_and_a_recipe(few, tmp_path, run):
@@ -129,10 +129,10 @@ def test_interrupted_it_keeps_what_is_finished(few, tmp_path, run, monkeypatch):
 
     monkeypatch.setattr("outspan.cli.measure.training_progress", interrupted)
     monkeypatch.setattr("outspan.cli.progress._PAUSE", float("inf"))  # no line of progress, however slow the machine
-    said = run(
+    printed = run(
         "--data", few, "--seeds", 2, "--transforms", "rotate", "--set", "epochs=2", "--set", "batch=25", "-o", out, code=130
     )
-    assert said == "outspan: stopped at step 3 of 8, training 2 models at once; run the same command again to resume\n"
+    assert printed == "outspan: stopped at step 3 of 8, training 2 models at once; run the same command again to resume\n"
     assert sorted(path.name for path in (out / "models").iterdir()) == ["baseline-0.npy", "baseline-1.npy"]
 
 
@@ -146,14 +146,14 @@ def workers_of(parent: int) -> list[str]:
 def test_ctrl_c_while_processes_start_stops_them_all(few, tmp_path):
     """A terminal sends it to all of them; those that still import torch must not die of it."""
     out = tmp_path / "m"
-    asked = [sys.executable, "-m", "outspan", "measure", "--data", few, "--seeds", "2", "--transforms", "rotate", "-o", out]
-    asked += ["--jobs", "2", "--set", "epochs=1000000"]  # more than they can do before they are stopped
-    process = subprocess.Popen([*map(str, asked)], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    options = [sys.executable, "-m", "outspan", "measure", "--data", few, "--seeds", "2", "--transforms", "rotate", "-o", out]
+    options += ["--jobs", "2", "--set", "epochs=1000000"]  # more than they can do before they are stopped
+    process = subprocess.Popen([*map(str, options)], stderr=subprocess.PIPE, text=True, start_new_session=True)
     while len(workers_of(process.pid)) < 2:
         assert process.poll() is None
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)  # they are born, and not ready: importing torch takes longer than asking for them
     _, err = process.communicate(timeout=600)
-    *progress, last = err.splitlines()
-    assert (process.returncode, last) == (130, "outspan: stopped; run the same command again to resume")
+    *progress, final = err.splitlines()
+    assert (process.returncode, final) == (130, "outspan: stopped; run the same command again to resume")
     assert all(line.startswith("2 runs at a time ") for line in progress)  # after half a minute, on a slow machine

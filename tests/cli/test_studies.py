@@ -18,60 +18,60 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
-def asked(few):
+def options(few):
     return ("--data", few, "--model", "mlp-10", "--seeds", 2, "--set", "epochs=4", "--set", "batch=25")
 
 
-def test_compositions_then_a_core_that_trains(asked, tmp_path, run):
+def test_compositions_then_a_core_that_trains(options, tmp_path, run):
     out = tmp_path / "m"
     names = ("--transforms", "rotate, random_crop,rotate")
     for extra, name, words in (
         ((), "composition", "one after the other"),
         (("--additive",), "composition-additive", "blended"),
     ):
-        said = run("compose", *asked, *names, *extra, "-o", out)
-        assert words in said
-        assert "votes were tied and were decided at random. Ties are common with an even number of seeds." in said
-        found = json.loads((out / f"{name}.json").read_text())
-        assert {tuple(pair[end] for end in ("first", "second")) for pair in found["pairs"]} == {
+        printed = run("compose", *options, *names, *extra, "-o", out)
+        assert words in printed
+        assert "votes were tied and were decided at random. Ties are common with an even number of seeds." in printed
+        stored = json.loads((out / f"{name}.json").read_text())
+        assert {tuple(pair[end] for end in ("first", "second")) for pair in stored["pairs"]} == {
             ("rotate", "random_crop"), ("random_crop", "rotate"),
         }  # fmt: skip
-        edges = [f"{first} → {second}: reduces the error by" for first, second in found["edges"]]
-        assert all(edge in said for edge in edges or ["No second transform reduces the error"])
+        edges = [f"{first} → {second}: reduces the error by" for first, second in stored["edges"]]
+        assert all(edge in printed for edge in edges or ["No second transform reduces the error"])
         with Image.open(out / f"{name}.png") as image:
             assert image.format == "PNG"
     before = sorted((out / "models").iterdir())
-    said = run("core", *asked, *names, "-o", out)
+    printed = run("core", *options, *names, "-o", out)
     assert sorted((out / "models").iterdir()) == before  # all that it needs was there
-    found = json.loads((out / "core.json").read_text())
-    assert "← core" in said
-    assert f"{found['ties']} of {found['votes']} votes were tied" in said
+    stored = json.loads((out / "core.json").read_text())
+    assert "← core" in printed
+    assert f"{stored['ties']} of {stored['votes']} votes were tied" in printed
     recipe = read_recipe(out / "core.toml")
-    assert recipe.transforms == (",".join(found["core"]) or "paper16")
+    assert recipe.transforms == (",".join(stored["core"]) or "paper16")
     assert recipe.data == str(tmp_path / "few.npz")
     assert "test accuracy" in run("train", out / "core.toml", "-o", tmp_path / "run")
-    assert run("core", *asked, *names, "-o", out) == said
+    assert run("core", *options, *names, "-o", out) == printed
 
 
-def test_mixup_twice_the_same_bytes(asked, tmp_path, run):
+def test_mixup_twice_the_same_bytes(options, tmp_path, run):
     extra = ("--l2", "1e-3,1e-2", "--fractions", "0,1")
-    said = run("mixup", *asked, *extra, "-o", tmp_path / "one")
-    run("mixup", *asked, *extra, "-o", tmp_path / "two")
+    printed = run("mixup", *options, *extra, "-o", tmp_path / "one")
+    run("mixup", *options, *extra, "-o", tmp_path / "two")
     assert (tmp_path / "one" / "mixup.json").read_bytes() == (tmp_path / "two" / "mixup.json").read_bytes()
-    found = json.loads((tmp_path / "one" / "mixup.json").read_text())
-    assert f"weight decay {found['weight_decay']['chosen']:g}" in said
-    assert "+ mixup, 100 % same class" in said
-    assert "16 held-out training images" in said
+    stored = json.loads((tmp_path / "one" / "mixup.json").read_text())
+    assert f"weight decay {stored['weight_decay']['chosen']:g}" in printed
+    assert "+ mixup, 100 % same class" in printed
+    assert "16 held-out training images" in printed
     with Image.open(tmp_path / "one" / "mixup.png") as image:
         assert image.size == (1650, 1200)
 
 
-def test_mixup_corrects_at_the_requested_fractions(asked, tmp_path, run):
-    said = run("mixup", *asked, "--l2", "1e-3", "--shares", "0.25", "-o", tmp_path / "m")
+def test_mixup_corrects_at_the_requested_fractions(options, tmp_path, run):
+    printed = run("mixup", *options, "--l2", "1e-3", "--shares", "0.25", "-o", tmp_path / "m")
     (entry,) = json.loads((tmp_path / "m" / "mixup.json").read_text())["margins"]["corrected"]
     assert entry["share"] == 0.25
-    found = ("Mixup with 25 % same class corrects" in said, "on all images that it gets wrong" in said)
-    assert found == (entry["count"] > 0,) * 2
+    stored = ("Mixup with 25 % same class corrects" in printed, "on all images that it gets wrong" in printed)
+    assert stored == (entry["count"] > 0,) * 2
 
 
 def test_mixup_that_corrects_nothing_has_no_margins_to_compare():
@@ -88,60 +88,60 @@ def test_mixup_that_corrects_nothing_has_no_margins_to_compare():
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "file"),
+    ("command", "more", "file"),
     [
         ("compose", ("--transforms", "rotate,invert"), "composition.json"),
         ("core", ("--transforms", "invert"), "core.json"),
         ("mixup", ("--l2", "1e-3", "--shares", "0"), "mixup.json"),
     ],
 )
-def test_shared_batches_are_said(command, options, file, asked, tmp_path, run):
+def test_shared_batches_are_said(command, more, file, options, tmp_path, run):
     for extra in ((), ("--shared-batches",)):
         out = tmp_path / f"m{len(extra)}"
-        said = run(command, *asked, "--set", "epochs=1", *options, *extra, "-o", out)
-        assert ("Shared batches: all seeds saw the same samples" in said) == bool(extra)
+        printed = run(command, *options, "--set", "epochs=1", *more, *extra, "-o", out)
+        assert ("Shared batches: all seeds saw the same samples" in printed) == bool(extra)
         assert ("note" in json.loads((out / file).read_text())) == bool(extra)
 
 
 def test_a_core_recipe_finds_its_data_from_anywhere(tmp_path, run, monkeypatch):
     """ImageNet is a name, which $OUTSPAN_DATA says the place of; any other folder is a path."""
-    for kind, name, shade in product(("train", "val"), ("dark", "light"), (40, 45)):
-        (tmp_path / "imagenet" / kind / name).mkdir(parents=True, exist_ok=True)
+    for part, name, shade in product(("train", "val"), ("dark", "light"), (40, 45)):
+        (tmp_path / "imagenet" / part / name).mkdir(parents=True, exist_ok=True)
         picture = Image.new("RGB", (9, 9), (shade + 150 * (name == "light"), shade, 0))
-        picture.save(tmp_path / "imagenet" / kind / name / f"{shade}.png")
+        picture.save(tmp_path / "imagenet" / part / name / f"{shade}.png")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
-    options = ("--model", "mlp-3", "--seeds", 2, "--transforms", "invert", "--set", "size=8", "--set", "epochs=1")
+    more = ("--model", "mlp-3", "--seeds", 2, "--transforms", "invert", "--set", "size=8", "--set", "epochs=1")
     for folder, expected in (("elsewhere", "imagenet"), ("", str(tmp_path / "imagenet"))):
         monkeypatch.chdir(tmp_path / folder)
-        run("core", "--data", "imagenet", *options, "-o", tmp_path / f"m{folder}")
+        run("core", "--data", "imagenet", *more, "-o", tmp_path / f"m{folder}")
         assert read_recipe(tmp_path / f"m{folder}" / "core.toml").data == expected
 
 
 @pytest.mark.parametrize("command", ["compose", "core"])
-def test_all_transforms(command, asked, tmp_path, run, monkeypatch):
+def test_all_transforms(command, options, tmp_path, run, monkeypatch):
     monkeypatch.setattr("outspan.measurement.recipes.measurable", lambda *_: ("rotate", "invert"))
-    run(command, *asked, "--set", "epochs=1", "--transforms", "all", "-o", tmp_path / "m")
+    run(command, *options, "--set", "epochs=1", "--transforms", "all", "-o", tmp_path / "m")
     assert {path.name.split("-")[0] for path in (tmp_path / "m" / "models").iterdir()} >= {"baseline", "rotate", "invert"}
 
 
-def test_refusals(asked, few, tmp_path, run):
+def test_refusals(options, few, tmp_path, run):
     out = ("-o", tmp_path / "m")
-    assert "at least 2 different transforms, got ['rotate']" in run("compose", *asked, *out, "--transforms", "rotate", code=2)
+    assert "at least 2 different transforms, got ['rotate']" in run("compose", *options, *out, "--transforms", "rotate", code=2)
     assert "at least 2 different seeds, got [0]" in run("compose", "--data", few, "--seeds", 1, *out, code=2)
     for command in ("compose", "core"):
-        assert "'mixup' mixes labels" in run(command, *asked, *out, "--transforms", "rotate,mixup", code=2)
-        assert f"{command} sets depth itself" in run(command, *asked, *out, "--set", "depth=2", code=2)
-    assert "mixup sets same_class itself" in run("mixup", *asked, *out, "--set", "same_class=1", code=2)
-    assert "--l2 must be comma-separated numbers, got '1e-3,x'" in run("mixup", *asked, *out, "--l2", "1e-3,x", code=2)
+        assert "'mixup' mixes labels" in run(command, *options, *out, "--transforms", "rotate,mixup", code=2)
+        assert f"{command} sets depth itself" in run(command, *options, *out, "--set", "depth=2", code=2)
+    assert "mixup sets same_class itself" in run("mixup", *options, *out, "--set", "same_class=1", code=2)
+    assert "--l2 must be comma-separated numbers, got '1e-3,x'" in run("mixup", *options, *out, "--l2", "1e-3,x", code=2)
     refused = "fractions of the same class must lie in [0, 1], at least one, got [0.0, 2.0]"
-    assert refused in run("mixup", *asked, *out, "--shares", "0,2", code=2)
-    assert "weight decays must be 0 or more" in run("mixup", *asked, *out, "--l2", "nan,1", code=2)
+    assert refused in run("mixup", *options, *out, "--shares", "0,2", code=2)
+    assert "weight decays must be 0 or more" in run("mixup", *options, *out, "--l2", "nan,1", code=2)
     refused = run("mixup", "--data", few, "--model", "convnet", *out, code=2)
     assert "needs an mlp without validation images, got convnet: pass one value, e.g. --l2 0.0005" in refused
     assert not (tmp_path / "m").exists()
-    run("core", *asked, *out, "--transforms", "invert")
-    refused = run("compose", *asked[:-1], "batch=50", *out, code=2)
+    run("core", *options, *out, "--transforms", "invert")
+    refused = run("compose", *options[:-1], "batch=50", *out, code=2)
     assert "a study with other settings (batch 25 there, 50 requested)" in refused
     for command in ("compose", "core", "mixup"):
         assert f"Example: outspan {command}" in run(command, "--help")

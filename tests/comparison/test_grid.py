@@ -79,13 +79,13 @@ def test_a_folders_own_validation_split_chooses(tmp_path):
     make_folder(tmp_path / "more", train=4, test=3)
     (tmp_path / "more" / "val").rename(root / "val")
     result = grid_search(recipe, {"lr": [0.1, 1e-9]}, out=tmp_path / "grid")
-    last = {
+    metrics = {
         path.name: json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])
         for path in (tmp_path / "grid").iterdir()
         if path.is_dir()
     }
-    assert last.keys() == result.points.keys()  # none was trained again: all of train was trained on
-    assert result.points == {name: row["validation_accuracy"] for name, row in last.items()}
-    assert result.test_accuracy == last[result.chosen]["test_accuracy"]
+    assert metrics.keys() == result.points.keys()  # none was trained again: all of train was trained on
+    assert result.points == {name: row["validation_accuracy"] for name, row in metrics.items()}
+    assert result.test_accuracy == metrics[result.chosen]["test_accuracy"]
     with pytest.raises(ValueError, match="validation must be 0 for data that has a validation split, got 2"):
         grid_search(replace(recipe, validation=2), {"lr": [0.1]}, out=tmp_path / "both")

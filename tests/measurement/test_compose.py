@@ -29,15 +29,15 @@ def wrong(*counts: int, of: int = 100) -> Predictions:
 
 
 def test_every_ordered_pair_and_every_blend():
-    found = compositions(RECIPE, ["rotate", "invert", "cutout"])
-    assert list(found)[:4] == [BASELINE, "rotate", "invert", "cutout"]
-    assert len(found) == 4 + 6
+    result = compositions(RECIPE, ["rotate", "invert", "cutout"])
+    assert list(result)[:4] == [BASELINE, "rotate", "invert", "cutout"]
+    assert len(result) == 4 + 6
     blends = compositions(RECIPE, ["rotate", "invert", "cutout"], additive=True)
     assert list(blends)[4:] == ["rotate&invert", "rotate&cutout", "invert&cutout"]
-    assert all(blends[name] == found[name] for name in list(found)[:4])
+    assert all(blends[name] == result[name] for name in list(result)[:4])
     digits = load("digits")
     images, labels = digits.train.images[:200], digits.train.labels[:200]
-    for recipe, steps in ((found["invert+rotate"], ["invert", "rotate"]), (blends["rotate&invert"], ["rotate", "mixup"])):
+    for recipe, steps in ((result["invert+rotate"], ["invert", "rotate"]), (blends["rotate&invert"], ["rotate", "mixup"])):
         plan = build_policy(recipe, torch.nn.Identity(), digits, Normalize((0.0,), (1.0,)))(images, labels, step=3).plan
         for t, name in enumerate(steps):  # the second is applied after the first, or mixed in from a helper row
             used = plan.ops[plan.out, t]
@@ -48,18 +48,18 @@ def test_every_ordered_pair_and_every_blend():
 def test_an_edge_is_a_cut_by_more_than_a_tenth():
     errors = {BASELINE: 300, "a": 200, "b": 100, "a+b": 170, "b+a": 90}  # b + a cuts it by a tenth, no more
     several = {name: wrong(count, count, of=1000) for name, count in errors.items()}
-    found = build_graph(StudyResult({}, range(2), ("x", "y"), several), ["a", "b"])
-    pairs = {(pair.first, pair.second): pair for pair in found.pairs}
-    assert found.edges == (pairs["a", "b"],)
+    result = build_graph(StudyResult({}, range(2), ("x", "y"), several), ["a", "b"])
+    pairs = {(pair.first, pair.second): pair for pair in result.pairs}
+    assert result.edges == (pairs["a", "b"],)
     assert pairs["a", "b"].reduction == pytest.approx(0.15)
     assert pairs["b", "a"].reduction == pytest.approx(0.1)
     assert pairs["a", "b"].difference.value == pytest.approx(-0.03)
     low, high = pairs["a", "b"].difference.interval
     assert low < -0.03 < high < 0
     assert pairs["a", "b"].is_significant
-    assert found.baseline.error == 0.3
-    assert found.transforms["b"].error == 0.1
-    values = found.as_dict()
+    assert result.baseline.error == 0.3
+    assert result.transforms["b"].error == 0.1
+    values = result.as_dict()
     assert values["edges"] == [["a", "b"]]
     assert values["pairs"][1]["cut"] == pytest.approx(0.1)
     blended = {BASELINE: wrong(9, 9), "a": wrong(20, 20), "b": wrong(10, 10), "a&b": wrong(10, 10)}
@@ -83,10 +83,10 @@ def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):
         seen.append(title)
         yield None
 
-    found = compose(RECIPE, transforms=["rotate", "invert"], seeds=2, out=tmp_path, watch=watch)
+    result = compose(RECIPE, transforms=["rotate", "invert"], seeds=2, out=tmp_path, watch=watch)
     assert seen == ["rotate+invert, 2 models (1 of 2)", "invert+rotate, 2 models (2 of 2)"]
-    assert found.transforms["rotate"].error == first.transforms["rotate"].scores.error.value
-    assert json.loads((tmp_path / "composition.json").read_text()) == found.as_dict()
+    assert result.transforms["rotate"].error == first.transforms["rotate"].scores.error.value
+    assert json.loads((tmp_path / "composition.json").read_text()) == result.as_dict()
 
 
 def test_refusals():

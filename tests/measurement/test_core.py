@@ -16,13 +16,15 @@ class Table(Study):
     """A study whose errors, of 1,000 samples, are given."""
 
     def __init__(self, errors: dict[str, int]) -> None:
-        self.baseline, self.seeds, self.settings, self.errors, self.asked = RECIPE, [0, 1], {}, errors, []
+        self.baseline, self.seeds, self.settings, self.errors, self.trained = RECIPE, [0, 1], {}, errors, []
 
     def run(self, recipes):
-        self.asked += recipes
+        self.trained += recipes
         labels = torch.zeros(1000, dtype=torch.int64)
-        found = {name: Predictions((torch.arange(1000) < self.errors[name]).long().repeat(2, 1), labels) for name in recipes}
-        return StudyResult({}, [0, 1], ("a", "b"), found)
+        predictions = {
+            name: Predictions((torch.arange(1000) < self.errors[name]).long().repeat(2, 1), labels) for name in recipes
+        }
+        return StudyResult({}, [0, 1], ("a", "b"), predictions)
 
 
 ERRORS = {BASELINE: 100, "rotate": 60, "cutout": 70, "invert": 90, "rotate+cutout": 50, "rotate+invert": 59}
@@ -37,7 +39,7 @@ def test_the_shortest_within_a_tenth_of_the_best():
     assert [step.scores.error for step in chosen.path] == [0.1, 0.06, 0.05, 0.049]
     assert chosen.path[0].next_errors == {"invert": 0.09, "cutout": 0.07, "rotate": 0.06}
     assert chosen.as_dict()["cost"] == {"transforms_an_image": 1.0, "models": 14}
-    assert len(table.asked) == 7
+    assert len(table.trained) == 7
     assert (chosen.recipe.policy, chosen.recipe.transforms, chosen.recipe.seed) == ("sequence", "rotate,cutout", 0)
     low, high = chosen.path[1].interval
     assert low < 0.06 < high
@@ -58,4 +60,4 @@ def test_what_cannot_be_measured_is_refused_first():
     for names, message in ((["rotate", "cutmix"], "'cutmix' mixes labels"), ([], "no transform to measure")):
         with pytest.raises(ValueError, match=message):
             search(table, names)
-    assert table.asked == []
+    assert table.trained == []

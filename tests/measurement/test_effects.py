@@ -20,39 +20,39 @@ def test_summary_by_hand():
     rotate = labels.repeat(4, 1)
     several = {BASELINE: Predictions(baseline, labels), "rotate": Predictions(rotate, labels)}
     measured, counts = StudyResult({"shared_batches": False}, range(4), ("a", "b", "c"), several), set()
-    found = summarize(measured).as_dict()
-    assert found["ties"] == found["baseline"]["ties"] == 1
-    assert found["seeds"] == [0, 1, 2, 3]
-    assert found["samples"] == 4
-    assert "note" not in found
-    assert found["baseline"]["accuracy"]["by_seed"] == [0.75, 0.75, 0.5, 0.75]
-    assert found["baseline"]["accuracy"]["value"] == 11 / 16
-    entry = found["transforms"]["rotate"]
+    result = summarize(measured).as_dict()
+    assert result["ties"] == result["baseline"]["ties"] == 1
+    assert result["seeds"] == [0, 1, 2, 3]
+    assert result["samples"] == 4
+    assert "note" not in result
+    assert result["baseline"]["accuracy"]["by_seed"] == [0.75, 0.75, 0.5, 0.75]
+    assert result["baseline"]["accuracy"]["value"] == 11 / 16
+    entry = result["transforms"]["rotate"]
     assert entry["error"]["value"] == entry["instability"]["value"] == entry["ties"] == 0
     for seed in range(8):  # the tied one is drawn right or wrong, and then corrected
         other = summarize(measured, seed=seed)
         counts.add((other.baseline.error.value, other.transforms["rotate"].effect.corrected))
     assert counts == {(0.25, 1), (0.5, 2)}
     assert entry["broken"] == {"count": 0, "accuracy": None}
-    assert entry["difference"]["error"]["value"] == -found["baseline"]["error"]["value"]
+    assert entry["difference"]["error"]["value"] == -result["baseline"]["error"]["value"]
     assert entry["difference"]["verdict"] == "not told apart"  # four samples tell nothing
-    assert found["baseline"]["by_class"]["b"] == {
+    assert result["baseline"]["by_class"]["b"] == {
         "samples": 1, "accuracy": 0.25, "std": 0.5, "error": 1.0, "instability": 0.25, "ties": 0,
     }  # fmt: skip
-    assert found["baseline"]["first_3_seeds"]["accuracy"] == scores(several[BASELINE].first(3)).accuracy
-    json.dumps(found, allow_nan=False)
+    assert result["baseline"]["first_3_seeds"]["accuracy"] == scores(several[BASELINE].first(3)).accuracy
+    json.dumps(result, allow_nan=False)
 
 
 def test_verdicts():
     labels = torch.zeros(200, dtype=torch.int64)
     half = (torch.arange(200) % 2).repeat(2, 1)
     several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
-    some = {name: Predictions(classes, labels) for name, classes in several.items()}
-    found = summarize(StudyResult({"shared_batches": False}, range(2), ("a", "b"), some))
-    verdicts = {name: one.effect.verdict for name, one in found.transforms.items()}
+    ensembles = {name: Predictions(classes, labels) for name, classes in several.items()}
+    result = summarize(StudyResult({"shared_batches": False}, range(2), ("a", "b"), ensembles))
+    verdicts = {name: one.effect.verdict for name, one in result.transforms.items()}
     assert verdicts == {"rotate": "better", "invert": "worse", "blur": "no significant difference"}
-    assert found.by_verdict("better") == ("rotate",)
-    values = found.as_dict()["transforms"]
+    assert result.by_verdict("better") == ("rotate",)
+    values = result.as_dict()["transforms"]
     assert values["blur"]["difference"]["verdict"] == "not told apart"  # files keep the value that they have always had
     assert values["rotate"]["corrected"] == {"count": 100, "baseline_accuracy": 0.0}
     assert values["invert"]["broken"] == {"count": 100, "accuracy": 0.0}
@@ -62,12 +62,12 @@ def test_the_figure_has_the_scores():
     labels = torch.zeros(200, dtype=torch.int64)
     half = torch.stack([torch.arange(200) % 2, torch.arange(200) % 2, torch.arange(200) % 4])
     several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
-    some = {name: Predictions(classes, labels) for name, classes in several.items()}
+    ensembles = {name: Predictions(classes, labels) for name, classes in several.items()}
     for noun in ("images", "texts"):
-        found = summarize(StudyResult({"shared_batches": False}, range(3), ("a", "b"), some, noun=noun))
-        axis = found.figure().axes[0]
+        result = summarize(StudyResult({"shared_batches": False}, range(3), ("a", "b"), ensembles, noun=noun))
+        axis = result.figure().axes[0]
         assert axis.get_title() == f"3 seeds, 200 test {noun}, 95 % intervals over {noun}"
-    scored = {BASELINE: found.baseline} | {name: one.scores for name, one in found.transforms.items()}
+    scored = {BASELINE: result.baseline} | {name: one.scores for name, one in result.transforms.items()}
     assert {text.get_text() for text in axis.texts} == set(scored)
     for text in axis.texts:
         scores = scored[text.get_text()]
@@ -75,11 +75,11 @@ def test_the_figure_has_the_scores():
 
 
 def test_predictions_come_back_and_carry_no_time(tmp_path):
-    some = Predictions(torch.tensor([[0, 1], [1, 1]]), torch.tensor([0, 1]))
-    save_predictions(tmp_path / "p.npz", {BASELINE: some, "blur": some}, [0, 1])
-    found = load_predictions(tmp_path / "p.npz")
-    assert list(found) == [BASELINE, "blur"]
-    assert torch.equal(found["blur"].classes, some.classes)
+    ensembles = Predictions(torch.tensor([[0, 1], [1, 1]]), torch.tensor([0, 1]))
+    save_predictions(tmp_path / "p.npz", {BASELINE: ensembles, "blur": ensembles}, [0, 1])
+    result = load_predictions(tmp_path / "p.npz")
+    assert list(result) == [BASELINE, "blur"]
+    assert torch.equal(result["blur"].classes, ensembles.classes)
     with zipfile.ZipFile(tmp_path / "p.npz") as archive:
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     (tmp_path / "bad.npz").write_bytes(b"PK nothing")

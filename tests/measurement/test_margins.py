@@ -16,9 +16,9 @@ def test_margins_by_hand():
 
 @given(st.lists(st.lists(st.floats(-1e4, 1e4, width=32), min_size=4, max_size=4), max_size=5))
 def test_margins_are_shares(rows):
-    found = margins(torch.tensor(rows).reshape(-1, 4))
-    assert found.shape == (len(rows),)
-    assert ((found >= 0) & (found <= 1)).all()
+    result = margins(torch.tensor(rows).reshape(-1, 4))
+    assert result.shape == (len(rows),)
+    assert ((result >= 0) & (result <= 1)).all()
 
 
 def test_histogram():

@@ -40,20 +40,20 @@ def few(monkeypatch) -> Data:
 
 
 def test_what_is_trained(few):
-    found = mixup_recipes(RECIPE, 1e-3, [0.0, 1.0])
-    assert list(found) == [BASELINE, "l2-0.001", "mixup-0.001", "same-class-0.0-l2-0.001", "same-class-1.0-l2-0.001"]
-    assert [recipe.weight_decay for recipe in found.values()] == [5e-4, *[1e-3] * 4]
+    result = mixup_recipes(RECIPE, 1e-3, [0.0, 1.0])
+    assert list(result) == [BASELINE, "l2-0.001", "mixup-0.001", "same-class-0.0-l2-0.001", "same-class-1.0-l2-0.001"]
+    assert [recipe.weight_decay for recipe in result.values()] == [5e-4, *[1e-3] * 4]
     images, labels = few.train.images, few.train.labels
-    last = Normalize((0.0,), (1.0,))
+    preprocess = Normalize((0.0,), (1.0,))
     for name, share in (("mixup-0.001", None), ("same-class-0.0-l2-0.001", 0.0), ("same-class-1.0-l2-0.001", 1.0)):
-        plan = build_policy(found[name], torch.nn.Identity(), few, last)(images, labels, step=0).plan
+        plan = build_policy(result[name], torch.nn.Identity(), few, preprocess)(images, labels, step=0).plan
         assert plan.names == ("mixup",)
         assert (plan.ops == 0).all()
         same = (labels[plan.partners[:, 0]] == labels).double().mean()
         assert same == share if share is not None else 0 < same < 0.3
         assert 0.4 < plan.levels.mean() < 0.6  # uniform weights
     for name in (BASELINE, "l2-0.001"):
-        plan = build_policy(found[name], torch.nn.Identity(), few, last)(images, labels, step=0).plan
+        plan = build_policy(result[name], torch.nn.Identity(), few, preprocess)(images, labels, step=0).plan
         assert not plan.ops.numel()
 
 
@@ -75,16 +75,16 @@ def test_the_weight_decay_is_chosen_on_images_held_out_of_train(few, tmp_path, m
             seen.append((self.data, recipes))
             right = {"l2-0.1": 3, "l2-0.01": 9, "l2-0.001": 5}
             labels = self.data.test.labels
-            some = {
+            ensembles = {
                 name: Predictions((labels + (torch.arange(len(labels)) >= right[name])).repeat(2, 1), labels)
                 for name in recipes
             }
-            return StudyResult(self.settings, self.seeds, self.data.classes, some)
+            return StudyResult(self.settings, self.seeds, self.data.classes, ensembles)
 
     monkeypatch.setattr(mixup, "Study", Apart)
-    found = tune(study, [0.1, 0.01, 0.1, 0.001])
+    result = tune(study, [0.1, 0.01, 0.1, 0.001])
     ((data, recipes),) = seen
-    assert found == Tuning(0.01, {0.1: 3 / 15, 0.01: 9 / 15, 0.001: 5 / 15}, 15)
+    assert result == Tuning(0.01, {0.1: 3 / 15, 0.01: 9 / 15, 0.001: 5 / 15}, 15)
     assert (len(data.train), len(data.test)) == (75, 15)
     both = torch.cat([data.train.images, data.test.images]).flatten(1)
     assert torch.equal(both.unique(dim=0), few.train.images.flatten(1).unique(dim=0))
@@ -92,14 +92,14 @@ def test_the_weight_decay_is_chosen_on_images_held_out_of_train(few, tmp_path, m
 
 
 def test_a_whole_study(few, tmp_path):
-    found = study_mixup(RECIPE, weight_decays=[1e-4, 1e-2], fractions=[0.0, 1.0], seeds=2, out=tmp_path)
-    assert set(found.tuning.accuracies) == {1e-4, 1e-2}
-    assert [one.fraction for one in found.same_class] == [0.0, 1.0]
-    assert found.tuning.held_out == 15
-    assert sum(found.margins.right["mixup"]) + sum(found.margins.wrong["mixup"]) == 90
+    result = study_mixup(RECIPE, weight_decays=[1e-4, 1e-2], fractions=[0.0, 1.0], seeds=2, out=tmp_path)
+    assert set(result.tuning.accuracies) == {1e-4, 1e-2}
+    assert [one.fraction for one in result.same_class] == [0.0, 1.0]
+    assert result.tuning.held_out == 15
+    assert sum(result.margins.right["mixup"]) + sum(result.margins.wrong["mixup"]) == 90
     stored = json.loads((tmp_path / "mixup.json").read_text())
-    assert stored == found.as_dict()
-    assert stored["scores"]["same_class"]["error"] == found.same_class[1].scores.error
+    assert stored == result.as_dict()
+    assert stored["scores"]["same_class"]["error"] == result.same_class[1].scores.error
 
 
 def test_numbers_by_hand():
@@ -111,17 +111,17 @@ def test_numbers_by_hand():
     several = {name: Predictions(baseline, labels) for name in names}
     several[same_class_name(0.0, 0.5)] = Predictions(corrected, labels)
     measured = StudyResult({}, range(2), ("a", "b"), several, {name: lead for name in names})
-    found = summarize_mixup(measured, Tuning(0.5, {}, 0), [0.0, 1.0])
-    first, second = found.margins.corrected
+    result = summarize_mixup(measured, Tuning(0.5, {}, 0), [0.0, 1.0])
+    first, second = result.margins.corrected
     assert (first.count, first.broken, first.baseline_accuracy) == (1, 0, 0.0)
     assert first.mean_margin == pytest.approx(0.95)
     assert first.histogram == (0,) * 9 + (1,)
     assert (second.count, second.mean_margin) == (0, None)
-    assert found.margins.mean_of_wrong == pytest.approx(0.575)
-    assert found.margins.right["baseline"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
-    assert found.margins.wrong["mixup"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
-    assert found.weight_decay.error == 0.5
-    assert found.same_class[0].scores.error == 0.25
+    assert result.margins.mean_of_wrong == pytest.approx(0.575)
+    assert result.margins.right["baseline"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert result.margins.wrong["mixup"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert result.weight_decay.error == 0.5
+    assert result.same_class[0].scores.error == 0.25
 
 
 def test_refusals(few, tmp_path):

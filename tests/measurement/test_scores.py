@@ -65,12 +65,12 @@ def test_the_spread_is_over_models():
 
 
 @given(predictions())
-def test_like_the_obvious_implementation(some):
-    voted = majority(some)
-    columns = some.classes.T.tolist()
+def test_like_the_obvious_implementation(ensemble):
+    voted = majority(ensemble)
+    columns = ensemble.classes.T.tolist()
     wrong = departs = 0
     for column, label, got, tied in zip(
-        columns, some.labels.tolist(), voted.classes.tolist(), voted.tied.tolist(), strict=True
+        columns, ensemble.labels.tolist(), voted.classes.tolist(), voted.tied.tolist(), strict=True
     ):
         counted = Counter(column)
         leaders = [value for value, count in counted.items() if count == max(counted.values())]
@@ -78,18 +78,18 @@ def test_like_the_obvious_implementation(some):
         assert tied == (len(leaders) > 1)
         wrong += got != label
         departs += sum(value != got for value in column)
-    found = scores(some)
-    assert found.error == wrong / len(columns)
-    assert found.instability == departs / some.classes.numel()
-    right = [statistics.fmean(row) for row in (some.classes == some.labels).double().tolist()]
-    assert found.accuracy == pytest.approx(statistics.fmean(right))
-    assert found.std == pytest.approx(statistics.stdev(right))
-    assert found.ties == int(voted.tied.sum())
+    result = scores(ensemble)
+    assert result.error == wrong / len(columns)
+    assert result.instability == departs / ensemble.classes.numel()
+    right = [statistics.fmean(row) for row in (ensemble.classes == ensemble.labels).double().tolist()]
+    assert result.accuracy == pytest.approx(statistics.fmean(right))
+    assert result.std == pytest.approx(statistics.stdev(right))
+    assert result.ties == int(voted.tied.sum())
 
 
 @given(predictions())
-def test_classes_weigh_up_to_the_whole(some):
-    whole, parts = scores(some), scores_by_class(some).values()
+def test_classes_weigh_up_to_the_whole(ensemble):
+    whole, parts = scores(ensemble), scores_by_class(ensemble).values()
     assert sum(part.samples for part in parts) == whole.samples
     assert sum(part.ties for part in parts) == whole.ties
     for name in ("accuracy", "error", "instability"):
@@ -98,25 +98,25 @@ def test_classes_weigh_up_to_the_whole(some):
 
 
 @given(predictions(models=2), st.integers(2, 9))
-def test_equal_models_are_stable_and_err_as_often_as_one(some, models):
-    equal = Predictions(some.classes[:1].repeat(models, 1), some.labels)
-    found = scores(equal)
-    assert found.instability == found.std == found.ties == 0
-    assert found.error == pytest.approx(1 - found.accuracy)
+def test_equal_models_are_stable_and_err_as_often_as_one(ensemble, models):
+    equal = Predictions(ensemble.classes[:1].repeat(models, 1), ensemble.labels)
+    result = scores(equal)
+    assert result.instability == result.std == result.ties == 0
+    assert result.error == pytest.approx(1 - result.accuracy)
 
 
 @given(predictions())
-def test_the_error_is_between_what_the_other_scores_allow(some):
-    found = scores(some)  # a model is wrong only where the majority is, or where it departs
-    assert 1 - found.accuracy <= found.error + found.instability + 1e-12
-    assert found.error <= 1 - found.accuracy + found.instability + 1e-12
+def test_the_error_is_between_what_the_other_scores_allow(ensemble):
+    result = scores(ensemble)  # a model is wrong only where the majority is, or where it departs
+    assert 1 - result.accuracy <= result.error + result.instability + 1e-12
+    assert result.error <= 1 - result.accuracy + result.instability + 1e-12
 
 
 @given(predictions(), st.randoms(use_true_random=False))
-def test_the_order_of_models_does_not_matter(some, random):
-    order = random.sample(range(len(some.classes)), len(some.classes))
-    shuffled = Predictions(some.classes[order], some.labels)
-    assert torch.equal(majority(shuffled).classes, majority(some).classes)
+def test_the_order_of_models_does_not_matter(ensemble, random):
+    order = random.sample(range(len(ensemble.classes)), len(ensemble.classes))
+    shuffled = Predictions(ensemble.classes[order], ensemble.labels)
+    assert torch.equal(majority(shuffled).classes, majority(ensemble).classes)
 
 
 def test_ties_are_drawn_evenly_by_address():
@@ -135,13 +135,13 @@ def test_ties_are_drawn_evenly_by_address():
 def test_corrected_and_broken_by_hand():
     # Sample 0 both right, 1 corrected, 2 broken, 3 both wrong.
     baseline = table([[0, 1, 0, 1], [0, 1, 0, 1], [1, 0, 0, 1]], [0, 0, 0, 0])
-    own = table([[0, 0, 1, 1], [0, 0, 1, 1], [0, 1, 0, 2]], [0, 0, 0, 0])
-    changes = corrected_and_broken(own, baseline)
+    augmented = table([[0, 0, 1, 1], [0, 0, 1, 1], [0, 1, 0, 2]], [0, 0, 0, 0])
+    changes = corrected_and_broken(augmented, baseline)
     assert changes.corrected.tolist() == [1]
     assert changes.broken.tolist() == [2]
     assert changes.baseline_on_corrected == 1 / 3
     assert changes.own_on_broken == 1 / 3
-    none = corrected_and_broken(own, own)
+    none = corrected_and_broken(augmented, augmented)
     assert none.corrected.numel() == none.broken.numel() == 0
     assert none.baseline_on_corrected is none.own_on_broken is None
 
@@ -158,7 +158,7 @@ def test_intervals_hold_the_score_and_narrow_with_samples():
     right = torch.from_numpy((draw.random((3, 4000)) < 0.1).astype(np.int64))
     large = Predictions(right, torch.zeros(4000, dtype=torch.int64))
     small = Predictions(right[:, :250], large.labels[:250])
-    wide, narrow = (intervals({"it": some})["it"] for some in (small, large))
+    wide, narrow = (intervals({"it": ensemble})["it"] for ensemble in (small, large))
     for name in ("accuracy", "error", "instability"):
         low, high = getattr(narrow, name)
         assert low < getattr(scores(large), name) < high
@@ -174,22 +174,22 @@ def test_intervals_hold_the_score_and_narrow_with_samples():
 def test_intervals_like_the_obvious_implementation(monkeypatch):
     monkeypatch.setattr("outspan.measurement.intervals._AT_ONCE", 9)  # in parts, too
     draw = rng.generator(0, "bootstrap")
-    found = []
+    result = []
     for _ in range(25):
         rows = torch.from_numpy(draw.integers(0, 4, 4))
-        found.append(astuple(scores(Predictions(HAND.classes[:, rows], HAND.labels[rows])))[1:5])
-    expected = np.quantile(np.array(found)[:, [0, 2, 3]], [0.05, 0.95], axis=0)
+        result.append(astuple(scores(Predictions(HAND.classes[:, rows], HAND.labels[rows])))[1:5])
+    expected = np.quantile(np.array(result)[:, [0, 2, 3]], [0.05, 0.95], axis=0)
     got = intervals({"it": HAND}, draws=25, level=0.9)["it"]
     assert np.allclose(np.array([got.accuracy, got.error, got.instability]).T, expected)
 
 
 def test_differences_are_on_the_same_samples():
     other = table([[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 1, 3]], [0, 1, 1, 1])
-    found = difference_intervals({"baseline": HAND, "same": HAND, "other": other}, "baseline", draws=200)
-    assert list(found) == ["same", "other"]
-    assert found["same"].error == found["same"].accuracy == found["same"].instability == (0, 0)
-    assert found["other"].error.low < 0
-    assert found["other"].error.high == 0  # no set of samples makes it worse
+    result = difference_intervals({"baseline": HAND, "same": HAND, "other": other}, "baseline", draws=200)
+    assert list(result) == ["same", "other"]
+    assert result["same"].error == result["same"].accuracy == result["same"].instability == (0, 0)
+    assert result["other"].error.low < 0
+    assert result["other"].error.high == 0  # no set of samples makes it worse
 
 
 def test_fewer_models_beside_all():
@@ -228,5 +228,5 @@ def test_refusals():
 def test_ties_are_counted_over_several():
     labels = torch.tensor([0, 1, 2])
     split, agreed = torch.tensor([[0, 1, 2], [1, 1, 0]]), torch.tensor([[0, 1, 2], [0, 1, 2]])
-    some = [Predictions(classes, labels) for classes in (split, agreed, split)]
-    assert count_ties(some) == (4, 9)
+    ensemble = [Predictions(classes, labels) for classes in (split, agreed, split)]
+    assert count_ties(ensemble) == (4, 9)

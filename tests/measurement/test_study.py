@@ -53,14 +53,14 @@ def watcher(seen: list[str], stop_at: int = -1):
 
 
 def test_each_transform_alone_at_uniform_signed_levels(recipe):
-    found = single_transforms(baseline_recipe(recipe, 0.25), ["rotate", "cutout"])
-    assert list(found) == [BASELINE, "rotate", "cutout"]
+    result = single_transforms(baseline_recipe(recipe, 0.25), ["rotate", "cutout"])
+    assert list(result) == [BASELINE, "rotate", "cutout"]
     data = load(recipe.data)
     last = Normalize(*data.train.statistics())
     images, labels = data.train.images, data.train.labels
     for name, low in (("rotate", -1.0), ("cutout", 0.0)):
         plans = [
-            build_policy(found[name], torch.nn.Identity(), data, last)(images, labels, step=step).plan for step in range(40)
+            build_policy(result[name], torch.nn.Identity(), data, last)(images, labels, step=step).plan for step in range(40)
         ]
         ops = torch.cat([plan.ops for plan in plans])
         levels = torch.cat([plan.levels for plan in plans])[ops >= 0]
@@ -70,9 +70,9 @@ def test_each_transform_alone_at_uniform_signed_levels(recipe):
         assert low <= levels.min() < low + 0.05
         assert 0.95 < levels.max() <= 1
         assert levels.mean() == pytest.approx((low + 1) / 2, abs=0.06)
-    assert not build_policy(found[BASELINE], torch.nn.Identity(), data, last)(images, labels, step=0).plan.ops.numel()
+    assert not build_policy(result[BASELINE], torch.nn.Identity(), data, last)(images, labels, step=0).plan.ops.numel()
     for changes in ({"defaults": "cifar", "same_class": 0.5}, {"policy": "pba", "policy_file": "schedule.txt"}):
-        assert single_transforms(baseline_recipe(replace(recipe, **changes), 0.25), ["rotate", "cutout"]) == found
+        assert single_transforms(baseline_recipe(replace(recipe, **changes), 0.25), ["rotate", "cutout"]) == result
     assert "mixup" not in measurable()
     assert {"rotate", "blur", "resized_crop"} <= set(measurable())
 
@@ -91,14 +91,14 @@ def assert_close(classes, margin, other_classes, other_margin) -> None:
 
 def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
     recipes = single_transforms(baseline_recipe(recipe, 0.5), ["rotate"])
-    found = study.Study(recipes[BASELINE], seeds=[0, 3], out=tmp_path / "measured").run(recipes)
+    result = study.Study(recipes[BASELINE], seeds=[0, 3], out=tmp_path / "measured").run(recipes)
     test = load(recipe.data).test
-    for name, own in recipes.items():
+    for name, configuration in recipes.items():
         for i, seed in enumerate((0, 3)):
-            train(replace(own, seed=seed), out=tmp_path / f"{name}-{seed}")
+            train(replace(configuration, seed=seed), out=tmp_path / f"{name}-{seed}")
             run = load_model(tmp_path / f"{name}-{seed}")
             logits = compute_logits(run.model, test, run.preprocess, "cpu")
-            assert_close(found.predictions[name].classes[i], found.margins[name][i], logits.argmax(1), margins(logits))
+            assert_close(result.predictions[name].classes[i], result.margins[name][i], logits.argmax(1), margins(logits))
 
 
 def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
@@ -116,8 +116,8 @@ def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
     assert len(seen) == 4  # nothing is left to train
     for other in (parts, again):
         assert json.dumps(other.as_dict()) == json.dumps(whole.as_dict())
-    for folder, found in (("whole", whole), ("parts", parts)):
-        save_predictions(tmp_path / f"{folder}.npz", found.predictions, found.info.seeds)
+    for folder, result in (("whole", whole), ("parts", parts)):
+        save_predictions(tmp_path / f"{folder}.npz", result.predictions, result.info.seeds)
     assert (tmp_path / "whole.npz").read_bytes() == (tmp_path / "parts.npz").read_bytes()
     # More seeds and transforms of the same folder: only these are trained, here two at once for want of memory.
     monkeypatch.setattr(study, "members_at_once", lambda *_: 2)
@@ -155,8 +155,11 @@ def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothin
         measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m")
     monkeypatch.undo()
     seen = []
-    found = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
-    assert all(torch.equal(found.predictions[name].classes, own.classes) for name, own in whole.predictions.items())
+    result = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
+    assert all(
+        torch.equal(result.predictions[name].classes, configuration.classes)
+        for name, configuration in whole.predictions.items()
+    )
     assert not list((tmp_path / "m" / "running").iterdir())
     assert not any("baseline, 1 models" in title or "baseline, seed 0" in title for title in seen)
 
@@ -176,13 +179,13 @@ def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path
     with pytest.raises(Stopped, match="step 1 of 8"):
         measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen, 1))
     assert [path.name for path in (tmp_path / "m" / "running").iterdir()] == ["baseline-1"]
-    found = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
+    result = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
     assert seen[:2] == ["baseline, seed 0 (1 of 4)", "baseline, seed 1 (2 of 4)"]
     assert seen[2:] == ["baseline, seed 1 (1 of 3)", "invert, seed 0 (2 of 3)", "invert, seed 1 (3 of 3)"]
     assert not list((tmp_path / "m" / "running").iterdir())  # what was predicted is kept, not the models
     alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
-    some = found.predictions[BASELINE]
-    assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
+    one = result.predictions[BASELINE]
+    assert (one.classes[1] == one.labels).double().mean() == pytest.approx(alone.accuracy)
 
 
 def test_processes_side_by_side(recipe, tmp_path, side_by_side):
@@ -193,12 +196,12 @@ def test_processes_side_by_side(recipe, tmp_path, side_by_side):
         assert title == "2 runs at a time"
         yield lambda state: seen.append(state)
 
-    found = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", jobs=2, watch=watch)
+    result = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", jobs=2, watch=watch)
     assert seen[-1].message == "4 of 4 runs"
     assert seen[-1].step == 4
     alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
-    some = found.predictions[BASELINE]
-    assert (some.classes[1] == some.labels).double().mean() == pytest.approx(alone.accuracy)
+    one = result.predictions[BASELINE]
+    assert (one.classes[1] == one.labels).double().mean() == pytest.approx(alone.accuracy)
 
 
 _turn = threading.Lock()
@@ -223,11 +226,11 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "_start", start)
     monkeypatch.setattr(study, "run", in_turn)
     recipe = replace(recipe, fraction=0.7)  # the processes read as much of the data as this one
-    found = measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
+    result = measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
     assert len(started) == 2  # the seeds of the baseline, and those of invert
     alone = measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "alone")
-    for name, some in alone.predictions.items():
-        assert torch.equal(found.predictions[name].classes, some.classes)
+    for name, one in alone.predictions.items():
+        assert torch.equal(result.predictions[name].classes, one.classes)
     none, other = (single_transforms(baseline_recipe(recipe, 0.5), ["invert"])[name] for name in (BASELINE, "invert"))
     study.Study(none, seeds=range(2), out=tmp_path / "own", jobs=5, data=load(recipe.data)).run({"a": none, "b": other})
     assert len(started) == 2  # data of its own stays in this process
@@ -237,37 +240,37 @@ def test_on_a_gpu_all_that_agree_train_as_one(recipe, tmp_path):
     mine = study.Study(single_transforms(baseline_recipe(recipe, 0.5), ["rotate"])[BASELINE], seeds=range(3), out=tmp_path)
     recipes = single_transforms(baseline_recipe(recipe, 0.5), ["rotate", "invert"])
     recipes["decayed"] = replace(recipes["rotate"], weight_decay=0.1)
-    tasks = {(name, seed): replace(own, seed=seed) for name, own in recipes.items() for seed in range(3)}
-    assert [len(some) for some in mine._batches(tasks)] == [3, 3, 3, 3]
+    tasks = {(name, seed): replace(configuration, seed=seed) for name, configuration in recipes.items() for seed in range(3)}
+    assert [len(one) for one in mine._batches(tasks)] == [3, 3, 3, 3]
     mine.device = torch.device("cuda")
-    assert [len(some) for some in mine._batches(tasks)] == [9, 3]  # not of another weight decay
+    assert [len(one) for one in mine._batches(tasks)] == [9, 3]  # not of another weight decay
     mine.jobs = 2
-    assert [len(some) for some in mine._batches(tasks)] == [5, 4, 2, 1]
-    assert [task for some in mine._batches(tasks) for task in some] == list(tasks)
-    for some, title in zip(mine._batches(tasks)[1:3], ("rotate and 1 others, 4 models", "decayed, 2 models"), strict=True):
-        assert runs.title_of(some) == title
+    assert [len(one) for one in mine._batches(tasks)] == [5, 4, 2, 1]
+    assert [task for one in mine._batches(tasks) for task in one] == list(tasks)
+    for one, title in zip(mine._batches(tasks)[1:3], ("rotate and 1 others, 4 models", "decayed, 2 models"), strict=True):
+        assert runs.title_of(one) == title
 
 
 def test_an_image_folder(tmp_path):
-    for kind, name, shade in [
-        (kind, name, shade) for kind in ("train", "val") for name, shade in (("dark", 40), ("light", 200))
+    for part, name, shade in [
+        (part, name, shade) for part in ("train", "val") for name, shade in (("dark", 40), ("light", 200))
     ]:
-        (tmp_path / "data" / kind / name).mkdir(parents=True)
+        (tmp_path / "data" / part / name).mkdir(parents=True)
         for i in range(4):
-            Image.new("RGB", (10 + i, 9), (shade, shade + i, shade)).save(tmp_path / "data" / kind / name / f"{i}.png")
+            Image.new("RGB", (10 + i, 9), (shade, shade + i, shade)).save(tmp_path / "data" / part / name / f"{i}.png")
     recipe = Recipe(data=str(tmp_path / "data"), model="mlp-5", size=8, epochs=8, batch=4)
-    found = measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path / "m")
-    assert list(found.baseline.by_class) == ["dark", "light"]
+    result = measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path / "m")
+    assert list(result.baseline.by_class) == ["dark", "light"]
     Image.new("RGB", (10, 9), (1, 2, 3)).save(tmp_path / "data" / "val" / "dark" / "0.png")  # another of the same name
     with pytest.raises(ValueError, match=r"a study with other settings \(test '8 images, "):
         measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "m")
-    assert found.baseline.accuracy.value == 1
+    assert result.baseline.accuracy.value == 1
 
 
 def test_shared_batches_are_said(recipe, tmp_path):
-    found = measure(recipe, transforms=["rotate"], seeds=2, out=tmp_path, shared_batches=True).as_dict()
-    assert found["settings"]["shared_batches"]
-    assert "not that of independent runs" in found["note"]
+    result = measure(recipe, transforms=["rotate"], seeds=2, out=tmp_path, shared_batches=True).as_dict()
+    assert result["settings"]["shared_batches"]
+    assert "not that of independent runs" in result["note"]
     with pytest.raises(ValueError, match="shared_batches True there, False requested"):
         measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path)
 

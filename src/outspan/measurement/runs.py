@@ -49,12 +49,15 @@ class Folder:
             write_json(path, dict(settings))
 
     def path(self, name: str, seed: int) -> Path:
+        """Return the file with the predictions of a model."""
         return self.out / "models" / f"{name}-{seed}.npy"
 
     def running(self, name: str, seed: int | str) -> Path:
+        """Return the folder where a unit is trained."""
         return self.out / "running" / f"{name}-{seed}"
 
     def has(self, name: str, seed: int) -> bool:
+        """Return whether a model is finished."""
         return self.path(name, seed).exists()
 
     def read(self, name: str, seed: int) -> tuple[Tensor, Tensor]:
@@ -144,8 +147,8 @@ def run(
     running = folder.running("together", hashlib.blake2b(repr(list(unit)).encode(), digest_size=8).hexdigest())
     data = data or load_for(recipe)
     options = {"data": data, "device": device, "shared": shared, "out": running, "on_step": on_step}
-    model, last = train_ensemble(list(unit.values()), **options)
-    logits = compute_logits(model, data.test, last, device)
+    model, preprocess = train_ensemble(list(unit.values()), **options)
+    logits = compute_logits(model, data.test, preprocess, device)
     folder.write(running, {task: logits[:, i] for i, task in enumerate(unit)})
 
 

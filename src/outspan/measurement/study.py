@@ -128,7 +128,7 @@ class Study:
         return batches
 
 
-def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: bool) -> dict[str, Any]:
+def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: bool) -> Mapping[str, Any]:
     """Return everything that decides the predictions of a model, except its configuration and its seed."""
     kept = {key: value for key, value in asdict(recipe).items() if key not in ("seed", "transforms")}
     settings = kept | {"shared_batches": shared_batches, "device": device.type}

@@ -24,11 +24,11 @@ def count(
     rows = chosen.cpu().numpy()
     weights = losses.flatten().double().cpu().numpy()[rows]
     ops = drawn.ops[drawn.out].numpy()[rows, :depth]
-    kinds, which = np.unique(ops, axis=0, return_inverse=True)
+    compositions, which = np.unique(ops, axis=0, return_inverse=True)
     which = which.reshape(-1)
     sums = zip(np.bincount(which).tolist(), np.bincount(which, weights=weights).tolist(), strict=True)
-    for kind, (number, loss) in zip(kinds.tolist(), sums, strict=True):
-        entry = into.setdefault("+".join(drawn.names[op] for op in kind if op >= 0) or "none", [0, 0.0])
+    for composition, (number, loss) in zip(compositions.tolist(), sums, strict=True):
+        entry = into.setdefault("+".join(drawn.names[op] for op in composition if op >= 0) or "none", [0, 0.0])
         entry[0] += number
         entry[1] += loss
 

@@ -349,7 +349,7 @@ def test_the_theory_is_of_images(corpus, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as exited:
         main()
     assert exited.value.code == 2
-    assert "only images can be ranked, got texts" in capsys.readouterr().err
+    assert "theory rank needs images, got texts" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:the cache of back-translations has")

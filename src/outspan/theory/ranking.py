@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from outspan import rng
-from outspan.data.sets import Data, load
+from outspan.data.sets import Data, check_noun, load
 from outspan.shapes import Float64, Images
 from outspan.theory.bounds import outside_gain
 from outspan.theory.minnorm import row_space
@@ -108,9 +108,8 @@ def rank(
             raise ValueError(f"{name!r} mixes labels; only transforms that keep them can be ranked: {', '.join(rankable())}")
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
+    check_noun(data if isinstance(data, str) else data.name, "images", "theory rank")
     data = load(data, size=size) if isinstance(data, str) else data
-    if data.train.noun != "images":
-        raise ValueError(f"{data.name}: only images can be ranked, got {data.train.noun}")
     model = _fit_model(data, samples, features, seed)
     scores = measured or {}
     rows = [Ranked(name, name in LINEAR, *_predict(model, name, draws, seed), measured=scores.get(name)) for name in names]

@@ -33,9 +33,9 @@ def knows(names: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=256)
 def _meaning(names: tuple[str, ...]) -> Any:
     assert _cpu is not None
-    found = [find(name) for name in names]
-    low, high = zip(*(t.levels for t in found), strict=True) if found else ((), ())
-    return _cpu.mean(list(names), [t.rest for t in found], [t.span for t in found], list(low), list(high))
+    transforms = [find(name) for name in names]
+    low, high = zip(*(t.levels for t in transforms), strict=True) if transforms else ((), ())
+    return _cpu.mean(list(names), [t.rest for t in transforms], [t.span for t in transforms], list(low), list(high))
 
 
 def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None, out: Tensor) -> bool:

@@ -54,17 +54,17 @@ def decode(
         op = tl.load(ops + entry, mask=there, other=-1)
         level = tl.load(levels + entry, mask=there, other=0).to(tl.float32, bitcast=True)
         meaning = meanings + op * MEANING
-        kind = tl.load(meaning, mask=op >= 0, other=NOTHING)
+        code = tl.load(meaning, mask=op >= 0, other=NOTHING)
         graded = tl.load(meaning + 2, mask=op >= 0, other=0)
-        kind = tl.where((graded != 0) & (level == 0), NOTHING, kind)
-        acts = kind != NOTHING
+        code = tl.where((graded != 0) & (level == 0), NOTHING, code)
+        acts = code != NOTHING
         done += acts.to(tl.int32)
-        tl.store(task, kind, mask=there)
+        tl.store(task, code, mask=there)
         tl.store(task + (TASK + 1) * rows, tl.where(done == 0, image, row + rows * (done & 1)), mask=there)
         how = tl.load(meaning + 1, mask=acts, other=0)
         magnitude = _double(meaning + 4, acts) + _double(meaning + 6, acts) * level.to(tl.float64)
         partner = tl.load(partners + entry, mask=acts, other=0)
-        _write(kind, how, magnitude, partner, places + 4 * entry, task + 2 * rows, rows, height, width, acts)
+        _write(code, how, magnitude, partner, places + 4 * entry, task + 2 * rows, rows, height, width, acts)
 
 
 @triton.jit
@@ -77,23 +77,23 @@ def _double(pointer, inside):
 
 @triton.jit
 @no_type_check
-def _write(kind, how, magnitude, partner, place, to, rows, height, width, acts):
-    """Write what each kind needs; the columns of the table are `rows` apart."""
+def _write(code, how, magnitude, partner, place, to, rows, height, width, acts):
+    """Write what each code needs; the columns of the table are `rows` apart."""
     factor = magnitude.to(tl.float32).to(tl.int32, bitcast=True)
-    moves = (kind == AFFINE) | (kind == REFLECT)
-    boxes = (kind == FILL) | (kind == PASTE)
+    moves = (code == AFFINE) | (code == REFLECT)
+    boxes = (code == FILL) | (code == PASTE)
     one = tl.where(how == BITS, _keep(magnitude), factor)
     one = tl.where(how == THRESHOLD, magnitude.to(tl.int32), one)
     one = tl.where(how == AS_SENT, tl.load(place, mask=acts, other=0), one)
-    one = tl.where(kind == LOOK_UP, how, one)
+    one = tl.where(code == LOOK_UP, how, one)
     tl.store(to, one, mask=acts & ~moves & ~boxes)
-    tl.store(to + rows, factor, mask=kind == LOOK_UP)
-    tl.store(to + 4 * rows, partner, mask=(kind == BLEND) | (kind == PASTE))
+    tl.store(to + rows, factor, mask=code == LOOK_UP)
+    tl.store(to + 4 * rows, partner, mask=(code == BLEND) | (code == PASTE))
     for i in tl.static_range(1, 4):
         tl.store(to + i * rows, tl.load(place + i, mask=how == AS_SENT, other=0), mask=acts & (how == AS_SENT))
     _write_box(magnitude, place, to, rows, width, boxes)
     _write_box(magnitude, place + 1, to + rows, rows, height, boxes)
-    _write_matrix(kind, how, magnitude, place, to, rows, height, width, moves)
+    _write_matrix(code, how, magnitude, place, to, rows, height, width, moves)
 
 
 @triton.jit
@@ -124,7 +124,7 @@ def _place(pointer, inside):
 
 @triton.jit
 @no_type_check
-def _write_matrix(kind, how, magnitude, place, to, rows, height, width, moves):
+def _write_matrix(code, how, magnitude, place, to, rows, height, width, moves):
     """Write a matrix in 16.16 fixed point, and from where on a position is one more."""
     turns = moves & (how == TURN)
     cosine = tl.where(turns, _double(place, turns), 1.0)
@@ -142,8 +142,8 @@ def _write_matrix(kind, how, magnitude, place, to, rows, height, width, moves):
     quarter = turns & (cosine == 0) & (height == width)
     right = tl.where(quarter, tl.where(sine < 0, width - 1, 0) << 16, right)
     below = tl.where(quarter, tl.where(sine < 0, 0, height - 1) << 16, below)
-    right, late_x = _walk(kind, how == MOVE_X, how == MIRROR_X, magnitude, place, right, width)
-    below, late_y = _walk(kind, how == MOVE_Y, how == MIRROR_Y, magnitude, place + 1, below, height)
+    right, late_x = _walk(code, how == MOVE_X, how == MIRROR_X, magnitude, place, right, width)
+    below, late_y = _walk(code, how == MOVE_Y, how == MIRROR_Y, magnitude, place + 1, below, height)
     tl.store(to, tl.where(how == MIRROR_X, -65536, _fixed(cosine)), mask=moves)
     tl.store(to + rows, _fixed(across), mask=moves)
     tl.store(to + 2 * rows, right, mask=moves)
@@ -162,13 +162,13 @@ def _fixed(value):
 
 @triton.jit
 @no_type_check
-def _walk(kind, moved, mirrored, magnitude, place, offset, side):
+def _walk(code, moved, mirrored, magnitude, place, offset, side):
     """Return the offset on one axis of what moves along it, and from where on a position is one more.
 
     Pillow starts at offset + 0.5 and adds 1.0 in doubles. A sum next below an integer can round up to it, once.
     """
     padding = (magnitude * side + 0.5).to(tl.int32)
-    crop = (_place(place, kind == REFLECT) * (2 * padding + 1)).to(tl.int32) - padding
+    crop = (_place(place, code == REFLECT) * (2 * padding + 1)).to(tl.int32) - padding
     at = tl.where(moved, magnitude * side + 0.5, 0.0)
     shift = tl.floor(at)
     late = tl.zeros_like(offset) + NEVER
@@ -176,5 +176,5 @@ def _walk(kind, moved, mirrored, magnitude, place, offset, side):
         for i in range(1, side):
             at += 1.0
             late = tl.where((late == NEVER) & (tl.floor(at) - i > shift), i, late)
-    straight = tl.where(moved, shift.to(tl.int32), tl.where(kind == REFLECT, crop, side - 1))
-    return tl.where(moved | mirrored | (kind == REFLECT), straight << 16, offset), late
+    straight = tl.where(moved, shift.to(tl.int32), tl.where(code == REFLECT, crop, side - 1))
+    return tl.where(moved | mirrored | (code == REFLECT), straight << 16, offset), late

@@ -85,8 +85,8 @@ def _bring_home(
     channels, height, width = images.shape[1:]
     block, blocks = _blocks(channels * height * width, 1024)
     # The numbers are only looked up and stored: integers of their size do, and two types share a kernel.
-    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[out.element_size()]
-    what = images, work, table, chosen, values.view(kind), out.view(kind), len(table) - 1, table.shape[2]
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[out.element_size()]
+    what = images, work, table, chosen, values.view(integers), out.view(integers), len(table) - 1, table.shape[2]
     how = normalize is not None, normalize is not None and normalize.channels_last
     _launch(finish, len(chosen) * blocks, *what, height, width, blocks, channels, *how, block)
 

@@ -36,25 +36,25 @@ def do_step(
     inside = pixel < plane
     y = pixel // width
     x = pixel - y * width
-    kind = tl.load(task)
+    code = tl.load(task)
     source = place_of(images, work, tl.load(task + rows), CHANNELS * plane)
     target = work + tl.load(task + (TASK + 1) * rows).to(tl.int64) * (CHANNELS * plane)
-    if (kind == NOTHING) | (kind == RESIZE):
+    if (code == NOTHING) | (code == RESIZE):
         pass
-    elif kind < COLOR:
+    elif code < COLOR:
         mine = tables + row.to(tl.int64) * (CHANNELS * 256)
-        _do_point(source, target, mine, read_number(task, rows, 0), kind, pixel, inside, plane, CHANNELS)
-    elif kind == COLOR:
+        _do_point(source, target, mine, read_number(task, rows, 0), code, pixel, inside, plane, CHANNELS)
+    elif code == COLOR:
         _do_color(source, target, read_float(task, rows, 0), pixel, inside, plane, CHANNELS)
-    elif kind < AFFINE:
+    elif code < AFFINE:
         partner = source
-        if kind != FILL:
+        if code != FILL:
             slot = tl.load(table + (step * TASK + 1) * rows + read_number(task, rows, 4))
             partner = place_of(images, work, slot, CHANNELS * plane)
-        _do_mix(source, target, partner, fill, task, rows, kind, pixel, inside, x, y, plane, CHANNELS)
-    elif kind < SMOOTH:
-        _do_move(source, target, task, rows, kind, pixel, inside, x, y, height, width, CHANNELS)
-    elif kind == SMOOTH:
+        _do_mix(source, target, partner, fill, task, rows, code, pixel, inside, x, y, plane, CHANNELS)
+    elif code < SMOOTH:
+        _do_move(source, target, task, rows, code, pixel, inside, x, y, height, width, CHANNELS)
+    elif code == SMOOTH:
         _do_smooth(source, target, read_float(task, rows, 0), pixel, inside, x, y, height, width, CHANNELS)
     else:
         _do_blur(source, target, pixel, inside, x, y, height, width, CHANNELS)
@@ -62,16 +62,16 @@ def do_step(
 
 @triton.jit
 @no_type_check
-def _do_point(source, target, tables, number, kind, pixel, inside, plane, CHANNELS: tl.constexpr):
+def _do_point(source, target, tables, number, code, pixel, inside, plane, CHANNELS: tl.constexpr):
     """A value by its value alone: through a table, scaled, masked, or inverted from a threshold on."""
     factor = number.to(tl.float32, bitcast=True)
     for c in range(CHANNELS):
         value = read_bytes(source + c * plane + pixel, inside)
-        if kind == SCALE:
+        if code == SCALE:
             value = blend(tl.zeros_like(value), value, factor)
-        elif kind == MASK:
+        elif code == MASK:
             value = value & number
-        elif kind == INVERT:
+        elif code == INVERT:
             value = tl.where(value < number, value, 255 - value)
         else:
             value = read_bytes(tables + c * 256 + value, inside)
@@ -94,21 +94,21 @@ def _do_color(source, target, factor, pixel, inside, plane, CHANNELS: tl.constex
 
 @triton.jit
 @no_type_check
-def _do_mix(source, target, partner, fill, task, rows, kind, pixel, inside, x, y, plane, CHANNELS: tl.constexpr):
+def _do_mix(source, target, partner, fill, task, rows, code, pixel, inside, x, y, plane, CHANNELS: tl.constexpr):
     """A blend with the partner, or its pixels, or the fill, in a box."""
     x0 = read_number(task, rows, 0)
     factor = x0.to(tl.float32, bitcast=True)
     box = inside
-    if kind != BLEND:
+    if code != BLEND:
         y0 = read_number(task, rows, 1)
         x1 = read_number(task, rows, 2)
         y1 = read_number(task, rows, 3)
         box = inside & (x >= x0) & (x < x1) & (y >= y0) & (y < y1)
     for c in range(CHANNELS):
         value = read_bytes(source + c * plane + pixel, inside)
-        if kind == FILL:
+        if code == FILL:
             value = tl.where(box, tl.load(fill + c), value)
-        elif kind == PASTE:
+        elif code == PASTE:
             value = tl.where(box, read_bytes(partner + c * plane + pixel, box), value)
         else:
             value = blend(value, read_bytes(partner + c * plane + pixel, inside), factor)
@@ -118,12 +118,12 @@ def _do_mix(source, target, partner, fill, task, rows, kind, pixel, inside, x, y
 @triton.jit
 @no_type_check
 def _do_move(
-    source, target, task, rows, kind, pixel, inside, x, y, height, width, CHANNELS: tl.constexpr
+    source, target, task, rows, code, pixel, inside, x, y, height, width, CHANNELS: tl.constexpr
 ):  # fmt: skip
     """Fetch each pixel from where a matrix in 16.16 fixed point sends it; outside is black, or reflected."""
     from_x = _position(task, rows, 0, x, y) + (x >= read_number(task, rows, 6)).to(tl.int32)
     from_y = _position(task, rows, 3, x, y) + (y >= read_number(task, rows, 7)).to(tl.int32)
-    if kind == REFLECT:
+    if code == REFLECT:
         from_x = width - 1 - tl.abs(width - 1 - tl.abs(from_x))
         from_y = height - 1 - tl.abs(height - 1 - tl.abs(from_y))
     seen = inside & (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)

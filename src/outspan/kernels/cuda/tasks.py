@@ -23,58 +23,58 @@ from outspan.shapes import Fill
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import find
 
-# What a task does to its pixels; several transforms share a kind. Tables and resizes have launches of their own.
+# Operation codes of tasks. Several transforms share a code. Look-up tables and resizes have separate launches.
 NOTHING = -1
-KINDS = LOOK_UP, SCALE, MASK, INVERT, COLOR, BLEND, FILL, PASTE, AFFINE, REFLECT, SMOOTH, BLUR, RESIZE = tuple(range(13))
+CODES = LOOK_UP, SCALE, MASK, INVERT, COLOR, BLEND, FILL, PASTE, AFFINE, REFLECT, SMOOTH, BLUR, RESIZE = tuple(range(13))
 # How its numbers come from its magnitude and place; the first three are how a look-up table is made, too.
 STRETCH, EQUALIZE, CONTRAST, FACTOR, BITS, THRESHOLD, BOX, TURN = range(8)
 SHEAR_X, SHEAR_Y, MOVE_X, MOVE_Y, MIRROR_X, MIRROR_Y, CROP, AS_SENT = range(8, 16)
 
 TABLES, STEP, RESIZES = 1, 2, 4  # the launches of a step: look-up tables before it, resizes beside it
 
-MEANING = 8  # columns of an op: kind, how, whether it is graded, nothing, and two doubles: rest and span
-TASK = 10  # columns of a task: kind, the slot of its row before it, and what its kind needs, at most 8 numbers
+MEANING = 8  # columns of an op: code, how, whether it is graded, nothing, and two doubles: rest and span
+TASK = 10  # columns of a task: code, the slot of its row before it, and up to 8 numbers that the code needs
 LARGEST_SIDE = 8191  # up to here every position fits Pillow's 16.16 fixed point, and 32 bits
 
 Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """How a transform is done: its kind, where its numbers come from, and the least images that it changes."""
+class Operation:
+    """How a transform is computed: its code, the source of its numbers, and the smallest images that it changes."""
 
-    kind: int
+    code: int
     how: int = FACTOR
     least_side: int = 1
     least_channels: int = 1
 
 
-TRANSFORMS: Mapping[str, Kind] = MappingProxyType(
+TRANSFORMS: Mapping[str, Operation] = MappingProxyType(
     {
-        "identity": Kind(NOTHING),
-        "auto_contrast": Kind(LOOK_UP, STRETCH),
-        "equalize": Kind(LOOK_UP, EQUALIZE),
-        "contrast": Kind(LOOK_UP, CONTRAST),
-        "brightness": Kind(SCALE),
-        "posterize": Kind(MASK, BITS),
-        "solarize": Kind(INVERT, THRESHOLD),
-        "invert": Kind(INVERT, THRESHOLD),
-        "color": Kind(COLOR, least_channels=3),
-        "mixup": Kind(BLEND),
-        "cutout": Kind(FILL, BOX),
-        "cutmix": Kind(PASTE, BOX),
-        "rotate": Kind(AFFINE, TURN),
-        "shear_x": Kind(AFFINE, SHEAR_X),
-        "shear_y": Kind(AFFINE, SHEAR_Y),
-        "translate_x": Kind(AFFINE, MOVE_X),
-        "translate_y": Kind(AFFINE, MOVE_Y),
-        "horizontal_flip": Kind(AFFINE, MIRROR_X),
-        "vertical_flip": Kind(AFFINE, MIRROR_Y),
-        "random_crop": Kind(REFLECT, CROP),
-        "sharpness": Kind(SMOOTH, least_side=3),
-        "smooth": Kind(SMOOTH, least_side=3),
-        "blur": Kind(BLUR, least_side=5),
-        "resized_crop": Kind(RESIZE, AS_SENT),
+        "identity": Operation(NOTHING),
+        "auto_contrast": Operation(LOOK_UP, STRETCH),
+        "equalize": Operation(LOOK_UP, EQUALIZE),
+        "contrast": Operation(LOOK_UP, CONTRAST),
+        "brightness": Operation(SCALE),
+        "posterize": Operation(MASK, BITS),
+        "solarize": Operation(INVERT, THRESHOLD),
+        "invert": Operation(INVERT, THRESHOLD),
+        "color": Operation(COLOR, least_channels=3),
+        "mixup": Operation(BLEND),
+        "cutout": Operation(FILL, BOX),
+        "cutmix": Operation(PASTE, BOX),
+        "rotate": Operation(AFFINE, TURN),
+        "shear_x": Operation(AFFINE, SHEAR_X),
+        "shear_y": Operation(AFFINE, SHEAR_Y),
+        "translate_x": Operation(AFFINE, MOVE_X),
+        "translate_y": Operation(AFFINE, MOVE_Y),
+        "horizontal_flip": Operation(AFFINE, MIRROR_X),
+        "vertical_flip": Operation(AFFINE, MIRROR_Y),
+        "random_crop": Operation(REFLECT, CROP),
+        "sharpness": Operation(SMOOTH, least_side=3),
+        "smooth": Operation(SMOOTH, least_side=3),
+        "blur": Operation(BLUR, least_side=5),
+        "resized_crop": Operation(RESIZE, AS_SENT),
     }
 )
 
@@ -113,12 +113,12 @@ def _mean(names: tuple[str, ...], shape: tuple[int, ...]) -> _Meanings:
     channels, height, width = shape
     table, launches = np.zeros((len(names), MEANING), dtype=np.int32), np.zeros(len(names) + 1, dtype=np.uint8)
     for op, name in enumerate(names):
-        kind, transform = TRANSFORMS[name], find(name)
-        table[op, :3] = NOTHING, kind.how, transform.graded
+        operation, transform = TRANSFORMS[name], find(name)
+        table[op, :3] = NOTHING, operation.how, transform.graded
         table[op, 4:] = np.array([transform.rest, transform.span]).view(np.int32)
         # A grey image is its own grey, a small one has no inside.
-        if kind.kind != NOTHING and min(height, width) >= kind.least_side and channels >= kind.least_channels:
-            table[op, 0], launches[op] = kind.kind, {LOOK_UP: TABLES | STEP, RESIZE: RESIZES}.get(kind.kind, STEP)
+        if operation.code != NOTHING and min(height, width) >= operation.least_side and channels >= operation.least_channels:
+            table[op, 0], launches[op] = operation.code, {LOOK_UP: TABLES | STEP, RESIZE: RESIZES}.get(operation.code, STEP)
     low, high = np.array([*(find(name).levels for name in names), (-np.inf, np.inf)], dtype=np.float32).T.copy()
     return _Meanings(table, launches, low, high, np.array([*(find(name).mixes for name in names), False]))
 

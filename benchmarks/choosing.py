@@ -34,6 +34,7 @@ from torch import Tensor, multiprocessing, nn
 
 from outspan import rng
 from outspan.config import Recipe
+from outspan.data.preprocess import make_preprocess
 from outspan.data.sets import hold_out, load
 from outspan.devices import to_device
 from outspan.models.evaluating import evaluating
@@ -49,7 +50,7 @@ from outspan.policies.targets import make_targets
 from outspan.policies.uncertain import Uncertain, choose
 from outspan.training.graphs import Replayed
 from outspan.training.logits import accuracy, compute_logits
-from outspan.training.setup import algorithms, make_preprocess
+from outspan.training.setup import algorithms
 from outspan.training.state import State, initial, make_optimizer
 from outspan.training.step import Learner, lr_at, take_step
 from outspan.transforms.normalize import Normalize

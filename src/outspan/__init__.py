@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from outspan import rng as rng
+    from outspan import text as text
     from outspan import theory as theory
     from outspan.comparison.policies import Comparison as Comparison
     from outspan.comparison.policies import compare as compare
+    from outspan.config import Recipe as Recipe
     from outspan.data.image import read_image as read_image
     from outspan.data.image import write_image as write_image
     from outspan.measurement.effects import Measurement as Measurement
@@ -35,6 +37,16 @@ if TYPE_CHECKING:
     from outspan.policies.steps import Schedule as Schedule
     from outspan.policies.steps import Step as Step
     from outspan.policies.uncertain import Uncertain as Uncertain
+    from outspan.training import Progress as Progress
+    from outspan.training import Stopped as Stopped
+    from outspan.training.evaluate import Evaluation as Evaluation
+    from outspan.training.evaluate import evaluate as evaluate
+    from outspan.training.predict import Predicted as Predicted
+    from outspan.training.predict import predict as predict
+    from outspan.training.run import Summary as Summary
+    from outspan.training.train import train as train
+    from outspan.training.trained import Trained as Trained
+    from outspan.training.trained import load as load
     from outspan.transforms.apply import apply as apply
     from outspan.transforms.by_name import apply_ops as apply_ops
     from outspan.transforms.labels import mix_labels as mix_labels
@@ -46,6 +58,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Recipe": "outspan.config",
+    "train": "outspan.training.train",
+    "Summary": "outspan.training.run",
+    "load": "outspan.training.trained",
+    "Trained": "outspan.training.trained",
+    "evaluate": "outspan.training.evaluate",
+    "Evaluation": "outspan.training.evaluate",
+    "predict": "outspan.training.predict",
+    "Predicted": "outspan.training.predict",
+    "Progress": "outspan.training",
+    "Stopped": "outspan.training",
     **dict.fromkeys(("Comparison", "compare"), "outspan.comparison.policies"),
     "Measurement": "outspan.measurement.effects",
     "measure": "outspan.measurement.measure",
@@ -77,13 +100,20 @@ __all__ = [
     "Adversarial",
     "Batch",
     "Comparison",
+    "Evaluation",
     "Measurement",
     "Normalize",
     "Plain",
     "Plan",
+    "Predicted",
+    "Progress",
     "Proposal",
+    "Recipe",
     "Schedule",
     "Step",
+    "Stopped",
+    "Summary",
+    "Trained",
     "Transform",
     "Uncertain",
     "any_of",
@@ -94,15 +124,20 @@ __all__ = [
     "blend",
     "compare",
     "cutmix",
+    "evaluate",
+    "load",
     "measure",
     "mix_labels",
     "mixup",
+    "predict",
     "randaugment",
     "read_image",
     "rng",
     "sequence",
     "soft_cross_entropy",
+    "text",
     "theory",
+    "train",
     "trivialaugment",
     "uniform",
     "uniformaugment",
@@ -111,7 +146,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("rng", "theory"):
+    if name in ("rng", "text", "theory"):
         return import_module(f"outspan.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'outspan' has no attribute {name!r}")

@@ -9,8 +9,8 @@ from made import make_official
 from outspan.config import make_recipe, read_recipe, scaled
 from outspan.training import Stopped
 from outspan.training.logits import accuracy
-from outspan.training.tested import load_run
 from outspan.training.train import train
+from trained_runs import load_run
 
 PAPER = sorted((Path(__file__).parent.parent.parent / "recipes" / "paper").glob("*.toml"))
 IMAGES = [path for path in PAPER if "imdb" not in path.stem]  # that of text starts in tests/text

@@ -12,10 +12,10 @@ from PIL import Image
 
 from made import make_folder, pixels
 from outspan.cli import main
-from outspan.cli import trained as trained_commands
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.training import Stopped
+from outspan.training import predict as prediction
 from outspan.training.train import train
 
 
@@ -56,7 +56,7 @@ def test_train_then_evaluate(tiny, tmp_path, run):
         "classes": {"0": 1.0, "1": 1.0},
         "confusion": [[30, 0], [0, 30]],
     }
-    assert "only a run of the policy 'uncertain' that keeps fewer" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
+    assert "it is written by a policy that keeps fewer" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def trained(tiny, tmp_path, run):
 
 
 def test_predict_takes_folders_and_leaves_out_what_is_no_image(trained, tmp_path, monkeypatch, run):
-    monkeypatch.setattr(trained_commands, "_AT_ONCE", 2)  # more than one part
+    monkeypatch.setattr(prediction, "_FILES_AT_ONCE", 2)  # more than one part
     folder = tmp_path / "more" / "deeper"
     folder.mkdir(parents=True)
     for name, value in (("c", 220), ("a", 20), ("b", 220)):
@@ -106,13 +106,15 @@ def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, 
         for name in ("good", "bad"):
             (tmp_path / "texts" / part / name).mkdir(parents=True)
             (tmp_path / "texts" / part / name / "1.txt").write_text(f"a {name} film")
-    assert "texts: the run's model takes images" in run("evaluate", trained, "--data", tmp_path / "texts", code=2)
+    assert "texts: the model of the run takes images" in run("evaluate", trained, "--data", tmp_path / "texts", code=2)
     np.savez(other, **arrays | {"train_labels": arrays["train_labels"] * 2})
-    assert "other.npz: its classes must be the run's, ['0', '1'], got" in run("evaluate", trained, "--data", other, code=2)
+    assert "other.npz: its classes must be that of the run, ['0', '1'], got" in run(
+        "evaluate", trained, "--data", other, code=2
+    )
     larger = {f"{kind}_images": np.pad(arrays[f"{kind}_images"], ((0, 0), (1, 1), (1, 1))) for kind in ("train", "test")}
     np.savez(other, **arrays | larger)
     refused = run("evaluate", trained, "--data", other, code=2)
-    assert "other.npz: its shape must be the run's, [1, 8, 8], got [1, 10, 10]" in refused
+    assert "other.npz: its shape must be that of the run, [1, 8, 8], got [1, 10, 10]" in refused
 
 
 def test_evaluate_takes_a_folder_of_classes_and_says_what_is_missing(tmp_path, run, capsys):
@@ -153,7 +155,7 @@ def test_a_run_on_class_folders_alone_is_tested_on_what_it_did_not_see(tmp_path,
     assert again.replace("copy", "set", 1) == own  # not on its train images
     (tmp_path / "copy" / tested[0].relative_to(tmp_path / "set")).unlink()  # no longer the run's data
     said = run("evaluate", tmp_path / "run", "--data", tmp_path / "copy")
-    assert said.startswith(f"tested on all 51 images of {tmp_path}/copy; the run has trained on {52 - len(tested)} of them\n")
+    assert said.startswith(f"tested on all 51 images of {tmp_path}/copy; the run was trained on {52 - len(tested)} of them\n")
     (tmp_path / "new").mkdir()
     (tmp_path / "copy").rename(tmp_path / "new" / "test")  # a test split is all of it
     assert "of 51 test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / "new")
@@ -212,7 +214,7 @@ def test_compositions_are_drawn(tiny, tmp_path, run):
     for damaged in ("", "[]\n", '{"epoch": 0, "compositions": {}}\n', '{"epoch": 0, "compositions": {"a": 1}}\n'):
         (tmp_path / "run" / "compositions.jsonl").write_text(damaged)
         refused = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", code=2)
-        assert "damaged (a line is not an epoch's); remove it" in refused
+        assert "damaged (a line does not describe an epoch); remove the file" in refused
     (tmp_path / "run" / "compositions.jsonl").write_text(whole)
     refused = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", "--mark", "shear_x+rotat", code=2)
     assert "unknown transform 'rotat', did you mean 'rotate'" in refused

@@ -25,9 +25,9 @@ from outspan.text.tokens import encode
 from outspan.training import Stopped, checkpoint, compositions
 from outspan.training.logits import accuracy
 from outspan.training.step import Learner
-from outspan.training.tested import load_run
 from outspan.training.train import train
 from reviews import make_reviews, write_model
+from trained_runs import load_run
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -113,7 +113,7 @@ def test_a_table_is_tested_whole_unless_the_run_has_trained_on_it(tiny_model, tm
     assert code == 0
     trained_on = int(
         out.splitlines()[0]
-        .removeprefix(f"tested on all {60 + len(one_class)} texts of {mixed}; the run has trained on ")
+        .removeprefix(f"tested on all {60 + len(one_class)} texts of {mixed}; the run was trained on ")
         .split()[0]
     )
     assert 0.7 * seen < trained_on < seen  # a share of them, less those for validation

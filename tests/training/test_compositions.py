@@ -37,7 +37,7 @@ def test_both_orders_of_a_pair_are_one(tmp_path):
 
 
 def test_a_run_that_does_not_choose_has_none(tmp_path):
-    with pytest.raises(ValueError, match=r"no compositions\.jsonl: only a run of the policy 'uncertain' that keeps fewer"):
+    with pytest.raises(ValueError, match=r"no compositions\.jsonl: it is written by a policy that keeps fewer"):
         read(tmp_path)
 
 

@@ -22,9 +22,9 @@ from outspan.policies.table import POLICIES
 from outspan.training import Stopped, checkpoint, compositions, saving
 from outspan.training.logits import accuracy
 from outspan.training.setup import algorithms
-from outspan.training.tested import load_run
 from outspan.training.train import train
 from outspan.training.trained import load as load_model
+from trained_runs import load_run
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
 

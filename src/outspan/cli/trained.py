@@ -1,17 +1,21 @@
-"""Commands that look at a run: evaluate, predict, compositions."""
+"""Commands that use a run: evaluate, predict, compositions."""
+
+from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from outspan.cli.options import SkipBad
 from outspan.cli.output import echo, echo_error, printable
-from outspan.cli.progress import device
 from outspan.files import write_whole
 
-_AT_ONCE = 256  # files that predict reads before it says anything of them
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from outspan.training.evaluate import Evaluation
 
 
 def evaluate(
@@ -33,53 +37,67 @@ def evaluate(
 
     Example: outspan evaluate runs/first --data path/to/other/folder
     """
-    import torch
     from rich.console import Console
     from rich.progress import Progress
-    from rich.table import Table
 
-    from outspan.training.logits import compute_logits
-    from outspan.training.tested import load_tested
+    from outspan.training.evaluate import evaluate
+    from outspan.training.trained import load
 
-    tested = load_tested(run, data, skip_bad=skip_bad)
-    trained, loaded = tested.run, tested.data
-    test, classes = loaded.test, loaded.classes
-    if trained.epochs < trained.recipe.epochs:
-        echo(f"outspan: {run} is not finished: {trained.epochs} of {trained.recipe.epochs} epochs", err=True)
+    trained = load(run)
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
-        task = bar.add_task("evaluating", total=len(test))
-
-        def show(done: int, total: int) -> None:
-            bar.update(task, completed=done)
-
-        found = compute_logits(trained.model.to(device()), test, trained.preprocess, device(), show).argmax(1)
-    count = len(classes)
-    confusion = torch.bincount(test.labels * count + found, minlength=count**2).view(count, count)
-    right = confusion.diag().double() / confusion.sum(1).clamp(min=1)
-    accuracy = float(confusion.diag().double().sum() / confusion.sum())
-    balanced = float(right[confusion.any(1)].mean())
+        task = bar.add_task("evaluating", total=None)
+        result = evaluate(
+            trained, data, skip_bad=skip_bad, on_batch=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    if not trained.is_finished:
+        echo(f"outspan: {run} is not finished: {trained.epochs} of {trained.recipe.epochs} epochs", err=True)
     if as_json:
-        shares = [share if row.any() else None for share, row in zip(right.tolist(), confusion, strict=True)]
-        by_class = dict(zip(classes, shares, strict=True))
-        source = {"data": loaded.name, "part": tested.part.value, "count": len(test), "trained_on": tested.seen}
-        scores = {"accuracy": accuracy, "balanced_accuracy": balanced, "classes": by_class}
-        echo(json.dumps({"tested": source, **scores, "confusion": confusion.tolist()}))
+        echo(json.dumps(_as_json(result)))
         return
-    echo(f"tested on {tested}")
-    echo(f"accuracy {100 * accuracy:.2f} % of {len(test)} test {trained.noun}, balanced accuracy {100 * balanced:.2f} %")
+    count, noun = len(result.tested.data.test), trained.noun
+    echo(f"tested on {result.tested}")
+    echo(
+        f"accuracy {100 * result.accuracy:.2f} % of {count} test {noun}, "
+        f"balanced accuracy {100 * result.balanced_accuracy:.2f} %"
+    )
     echo("rows: true class, columns: predicted class")
     console = Console()
-    classes = [printable(name) for name in classes]
-    whole = sum(len(name) + 2 for name in classes) + 30 <= console.width  # else the most frequent mistake alone
-    shown = classes if whole else ["most often predicted as"]
-    table = Table("class", "count", "accuracy, %", *shown, box=None, pad_edge=False)
-    for name, share, row, i in zip(classes, right.tolist(), confusion, range(count), strict=True):
-        wrong = row.index_fill(0, torch.tensor(i), 0)
-        mistake = f"{classes[int(wrong.argmax())]} ({int(wrong.max())})" if wrong.any() else ""
-        percent = f"{100 * share:.2f}" if row.any() else ""
-        table.add_row(name, str(int(row.sum())), percent, *(map(str, row.tolist()) if whole else [mistake]))
-    console.print(table, markup=False)
+    console.print(_confusion_table(result, console.width), markup=False)
+
+
+def _as_json(result: Evaluation) -> dict[str, object]:
+    tested = result.tested
+    return {
+        "tested": {
+            "data": tested.data.name,
+            "part": tested.part.value,
+            "count": len(tested.data.test),
+            "trained_on": tested.trained_on,
+        },
+        "accuracy": result.accuracy,
+        "balanced_accuracy": result.balanced_accuracy,
+        "classes": dict(result.by_class),
+        "confusion": result.confusion.tolist(),
+    }
+
+
+def _confusion_table(result: Evaluation, width: int) -> Table:
+    """Return the confusion matrix; if it is wider than the terminal, the most frequent mistake per class instead."""
+    from rich.table import Table
+
+    classes = [printable(name) for name in result.by_class]
+    is_whole = sum(len(name) + 2 for name in classes) + 30 <= width
+    columns = classes if is_whole else ["most often predicted as"]
+    table = Table("class", "count", "accuracy, %", *columns, box=None, pad_edge=False)
+    rows = zip(classes, result.by_class.values(), result.confusion.tolist(), strict=True)
+    for i, (name, accuracy, counts) in enumerate(rows):
+        mistakes = [0 if j == i else count for j, count in enumerate(counts)]
+        worst = max(range(len(counts)), key=mistakes.__getitem__)
+        mistake = f"{classes[worst]} ({mistakes[worst]})" if any(mistakes) else ""
+        percent = "" if accuracy is None else f"{100 * accuracy:.2f}"
+        table.add_row(name, str(sum(counts)), percent, *(map(str, counts) if is_whole else [mistake]))
+    return table
 
 
 def predict_command(
@@ -96,69 +114,22 @@ def predict_command(
 
     Example: outspan predict runs/first cat.png more/pets --top 3
     """
-    from outspan.training.logits import compute_logits
-    from outspan.training.trained import load
+    from outspan.training.predict import Predicted, predict
 
-    trained = load(run)
-    model, files = trained.model.to(device()), _listed(paths, textual=len(trained.shape) == 1)
-    done = 0
-    for start in range(0, len(files), _AT_ONCE):
-        read, split = _read_readable(files[start : start + _AT_ONCE], trained)
-        if not read:
-            continue
-        shares = compute_logits(model, split, trained.preprocess, device()).softmax(1).topk(min(top, len(trained.classes)))
-        for path, values, labels in zip(read, shares.values.tolist(), shares.indices.tolist(), strict=True):
-            named = {trained.classes[label]: value for label, value in zip(labels, values, strict=True)}
-            line = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in named.items())
-            echo(json.dumps({"file": str(path), "classes": named}) if as_json else f"{printable(path)}  {line}")
-        done += len(read)
-    if done < len(files):
-        raise typer.Exit(1 if done else 2)
+    errors = []
 
+    def report(error: ValueError) -> None:
+        errors.append(error)
+        echo_error(error)
 
-def _listed(paths: list[Path], *, textual: bool) -> list[Path]:
-    """Return the files, and those of folders in order of their names."""
-    from outspan.data.folders import SUFFIXES, files_below
-    from outspan.data.tables import is_table
+    def show(part: Predicted) -> None:
+        for path, classes in zip(part.files, part.top(top), strict=True):
+            line = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in classes.items())
+            echo(json.dumps({"file": str(path), "classes": classes}) if as_json else f"{printable(path)}  {line}")
 
-    suffixes = {".txt"} if textual else SUFFIXES
-    found = []
-    for path in paths:
-        if textual and path.is_file() and (is_table(path) or path.suffix.lower() == ".json"):
-            how = f"write one text per file, or, if it has labels, run `outspan evaluate RUN --data {path}`"
-            raise ValueError(f"{path}: a table, which predict does not support yet; {how}")
-        below = sorted(filter(Path.is_file, files_below(path, suffixes))) if path.is_dir() else [path]
-        if not below:
-            raise ValueError(f"{path}: no supported files in this folder, expected {', '.join(sorted(suffixes))}")
-        found += below
-    return found
-
-
-def _read_readable(paths: list[Path], trained: Any) -> tuple[list[Path], Any]:
-    """Return the files that can be read, and what is in them as a split; the others are named in red."""
-    import torch
-
-    from outspan.data.decode import read_fitted
-    from outspan.data.sets import as_read
-    from outspan.data.splits import InMemory
-    from outspan.data.tables import read_text
-    from outspan.text.documents import Documents
-    from outspan.transforms.color import grey
-
-    read, items = [], []
-    for path in paths:
-        try:
-            items.append(read_text(path) if len(trained.shape) == 1 else read_fitted(path, *trained.shape[1:]))
-            read.append(path)
-        except ValueError as error:
-            echo_error(error)
-    if not read:
-        return [], None
-    labels = torch.zeros(len(read), dtype=torch.int64)
-    if len(trained.shape) == 1:
-        return read, as_read(Documents(items, labels), trained.recipe)
-    pixels = torch.stack(items)
-    return read, InMemory(pixels if trained.shape[0] == 3 else grey(pixels), labels)
+    predicted = predict(run, paths, on_error=report, on_batch=show)
+    if errors:
+        raise typer.Exit(1 if len(predicted) else 2)
 
 
 def compositions(
@@ -169,7 +140,7 @@ def compositions(
         typer.Option(help='Compositions to plot below, e.g. "rotate+shear_y,mixup+equalize". Can be repeated.'),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: the share of each composition in each fifth of training.")
+        bool, typer.Option("--json", help="Print JSON: the fraction of each composition in each fifth of training.")
     ] = False,
 ) -> None:
     """Plot how often each composition of transforms was chosen over the epochs, and print which rose and fell most.
@@ -181,7 +152,7 @@ def compositions(
 
     if out.suffix.lower() != ".png":
         raise ValueError(f"{out}: must be a .png file, got {out.suffix!r}")
-    requested = [name for some in mark or [] for name in some.split(",") if name.strip()]
+    requested = [name for names in mark or [] for name in names.split(",") if name.strip()]
     curves, marked = with_marked(fractions(read(run)), requested)
     parts, changed = mean_by_fifth(curves), most_changed(curves)
     figure = compositions_figure(curves, changed, marked)

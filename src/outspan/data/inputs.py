@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from outspan.data.decode import read_fitted
 from outspan.data.folders import SUFFIXES, files_below
 from outspan.data.splits import InMemory, Samples, Split
 from outspan.data.tables import is_table, read_text
+from outspan.messages import shown
 from outspan.text.documents import Documents
 from outspan.transforms.color import grey
 
@@ -25,7 +27,16 @@ class _Format:
     suffixes: Collection[str]
     read: Callable[[Path, tuple[int, ...]], Any]  # a file, for a model of this shape
     collect: Callable[[list[Any], Tensor, tuple[int, ...]], Samples]  # what was read, with labels
+    convert: Callable[[Any, tuple[int, ...]], list[Any] | None]  # samples in memory as `read` returns them; None for paths
     check: Callable[[Path], None] = lambda path: None  # refuses a file by its name
+
+
+def _read_text(path: Path, shape: tuple[int, ...]) -> str:
+    return read_text(path)
+
+
+def _collect_texts(texts: list[str], labels: Tensor, shape: tuple[int, ...]) -> Documents:
+    return Documents(texts, labels)
 
 
 def _read_image(path: Path, shape: tuple[int, ...]) -> Tensor:
@@ -34,7 +45,32 @@ def _read_image(path: Path, shape: tuple[int, ...]) -> Tensor:
 
 def _collect_images(images: list[Tensor], labels: Tensor, shape: tuple[int, ...]) -> InMemory:
     pixels = torch.stack(images)
-    return InMemory(pixels if shape[0] == 3 else grey(pixels), labels)
+    return InMemory(pixels if shape[0] == pixels.shape[1] else grey(pixels), labels)
+
+
+def _convert_images(inputs: Any, shape: tuple[int, ...]) -> list[Tensor] | None:
+    """Return a batch of images, a tensor or an array, as a list; None for anything else."""
+    if not isinstance(inputs, Tensor | np.ndarray):
+        return None
+    images = torch.as_tensor(inputs)
+    if images.dtype != torch.uint8 or images.ndim != 4 or tuple(images.shape[1:]) != shape:
+        expected = f"uint8 [B, {', '.join(map(str, shape))}]"
+        raise ValueError(f"images must be {expected}, as the model was trained on, got {images.dtype} {list(images.shape)}")
+    return list(images.cpu())
+
+
+def _convert_texts(inputs: Any, shape: tuple[int, ...]) -> list[str] | None:
+    """Return a list of texts; None for paths."""
+    if isinstance(inputs, str | Path) or not isinstance(inputs, Sequence):
+        if isinstance(inputs, str | Tensor | np.ndarray):
+            raise ValueError(f"texts must be a list of strings, or paths of .txt files, got {type(inputs).__name__}")
+        return None
+    if not inputs or isinstance(inputs[0], Path):
+        return None
+    for i, text in enumerate(inputs):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"texts must be strings that are not empty, got {shown(text)} at position {i}")
+    return list(inputs)
 
 
 def _refuse_table(path: Path) -> None:
@@ -45,10 +81,8 @@ def _refuse_table(path: Path) -> None:
 
 _FORMATS: Mapping[str, _Format] = MappingProxyType(
     {
-        "images": _Format(SUFFIXES, _read_image, _collect_images),
-        "texts": _Format(
-            {".txt"}, lambda path, shape: read_text(path), lambda texts, labels, shape: Documents(texts, labels), _refuse_table
-        ),
+        "images": _Format(SUFFIXES, _read_image, _collect_images, _convert_images),
+        "texts": _Format({".txt"}, _read_text, _collect_texts, _convert_texts, _refuse_table),
     }
 )
 
@@ -83,3 +117,12 @@ def read_files(
         return [], None
     labels = torch.zeros(len(readable), dtype=torch.int64)
     return readable, form.collect(items, labels, shape).prepared(recipe)
+
+
+def make_inputs(inputs: Any, noun: str, shape: tuple[int, ...], recipe: Recipe) -> Split | None:
+    """Return samples in memory, a batch of images or a list of texts, as a split; None if the inputs are paths."""
+    form = _FORMATS[noun]
+    samples = form.convert(inputs, shape)
+    if not samples:
+        return None
+    return form.collect(samples, torch.zeros(len(samples), dtype=torch.int64), shape).prepared(recipe)

@@ -1,9 +1,9 @@
-"""What was chosen: how often each composition of transforms, and at what loss, epoch by epoch (the paper's Figure 1)."""
+"""Which compositions of transforms were chosen in each epoch, how often, and at what loss (Figure 1 of the paper)."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from torch import Tensor
@@ -14,43 +14,51 @@ from outspan.shapes import Float32, Int64
 from outspan.transforms.table import find
 
 FILE = "compositions.jsonl"
-Counts = dict[str, list[float]]  # "rotate+shear_y": [how many were chosen, the sum of their losses]
+Counts = dict[str, list[float]]  # "rotate+shear_y": [number chosen, sum of their losses]
+
+
+class Line(TypedDict):
+    """A line of the file: an epoch, and for each composition its `count` and mean `loss`."""
+
+    epoch: int
+    compositions: dict[str, dict[str, float]]
 
 
 def count(
     into: Counts, drawn: Plan, chosen: Int64[Tensor, " B"], losses: Float32[Tensor, "images candidates"], depth: int
 ) -> None:
-    """Add the compositions of a step's chosen outputs: the first `depth` steps of the plan, in the order applied."""
+    """Add the compositions that a step has chosen: the first `depth` steps of the plan, in the order applied."""
     rows = chosen.cpu().numpy()
     weights = losses.flatten().double().cpu().numpy()[rows]
     ops = drawn.ops[drawn.out].numpy()[rows, :depth]
-    compositions, which = np.unique(ops, axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    sums = zip(np.bincount(which).tolist(), np.bincount(which, weights=weights).tolist(), strict=True)
-    for composition, (number, loss) in zip(compositions.tolist(), sums, strict=True):
+    distinct, index = np.unique(ops, axis=0, return_inverse=True)
+    index = index.reshape(-1)
+    sums = zip(np.bincount(index).tolist(), np.bincount(index, weights=weights).tolist(), strict=True)
+    for composition, (number, loss) in zip(distinct.tolist(), sums, strict=True):
         entry = into.setdefault("+".join(drawn.names[op] for op in composition if op >= 0) or "none", [0, 0.0])
         entry[0] += number
         entry[1] += loss
 
 
 def add_epoch(out: Path, epoch: int, counts: Counts) -> None:
-    """Write an epoch's line into the run's file; lines of this epoch and later ones, from before a restart, go."""
+    """Write the line of an epoch. Lines of this and later epochs, which an interrupted start wrote, are removed."""
     lines = [line for line in read(out) if line["epoch"] < epoch] if (out / FILE).exists() else []
     row = {name: {"count": number, "loss": loss / number} for name, (number, loss) in sorted(counts.items())}
     write_lines(out / FILE, [*lines, {"epoch": epoch, "compositions": row}])
 
 
-def read(out: Path) -> list[dict[str, Any]]:
-    """Return a run's lines, one an epoch; a ValueError where it has none."""
+def read(out: Path) -> list[Line]:
+    """Return the lines of a run, one per epoch; a ValueError if it has none."""
     try:
         lines = [json.loads(line) for line in (out / FILE).read_text().splitlines()]
     except FileNotFoundError:
-        how = "keeps fewer than it draws and has ended an epoch"
-        raise ValueError(f"{out}: no {FILE}: only a run of the policy 'uncertain' that {how} has chosen") from None
+        raise ValueError(
+            f"{out}: no {FILE}: it is written by a policy that keeps fewer candidates than it draws, after the first epoch"
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{out / FILE}: damaged ({error}); remove it") from None
+        raise ValueError(f"{out / FILE}: damaged ({error}); remove the file") from None
     if not lines or not all(_is_epoch(line) for line in lines):
-        raise ValueError(f"{out / FILE}: damaged (a line is not an epoch's); remove it")
+        raise ValueError(f"{out / FILE}: damaged (a line does not describe an epoch); remove the file")
     return lines
 
 
@@ -66,7 +74,7 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 1 <= value <= 2**63 - 1
 
 
-def fractions(lines: list[dict[str, Any]]) -> dict[str, list[float]]:
+def fractions(lines: Sequence[Line]) -> dict[str, list[float]]:
     """Return each composition's fraction of all choices, by epoch. Both orders of a pair count as one composition."""
     result: dict[str, list[float]] = {}
     for i, line in enumerate(lines):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from outspan.config import Recipe, differing, stored_recipe
-from outspan.data.sets import AnySplit, Data
+from outspan.data.dataset import AnySamples, Data
 from outspan.data.splits import Split
 from outspan.files import digest_of
 from outspan.models.from_timm import PUBLISHED
@@ -79,7 +79,7 @@ class Provenance:
         return replace(self, data=replace(self.data, weights=weights))
 
 
-def describe_data(recipe: Recipe, data: Data, kept: AnySplit, prepared: Split) -> DataProvenance:
+def describe_data(recipe: Recipe, data: Data, kept: AnySamples, prepared: Split) -> DataProvenance:
     """Return the provenance of the data: of `kept`, which is trained on, and as it was `prepared` for the model."""
     mean, std = prepared.statistics()
     has_weights = recipe.weights != PUBLISHED and Path(recipe.weights).is_file()

@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,19 +13,19 @@ from torch import nn
 
 from outspan import models
 from outspan.config import Recipe
-from outspan.data.sets import Data, hold_out, locate
+from outspan.data.dataset import AnySamples, Data
+from outspan.data.preprocess import Preprocess, make_preprocess
+from outspan.data.sets import hold_out, locate
 from outspan.data.splits import Split
 from outspan.messages import first_line
 from outspan.models.evaluating import evaluating
 from outspan.models.from_timm import PUBLISHED
 from outspan.policies.files import file_and_function
 from outspan.policies.table import Policy, build_policy, check_noun, find_policy
-from outspan.text.apply import PadTokens
 from outspan.training.graphs import Replayed
 from outspan.training.provenance import Provenance, describe_data, describe_setting
 from outspan.training.state import State, new_state
 from outspan.training.step import Learner
-from outspan.transforms.normalize import Normalize, Preprocess
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, is_begun: bool 
     graphs = options.graphs and options.device.type == "cuda" and not train.is_ragged
     described = describe_data(recipe, data, kept, train)
     setting = describe_setting(options.device, compiled=options.compiled, deterministic=options.deterministic, graphs=graphs)
-    preprocess = make_preprocess(described.mean, described.std, on_gpu=options.device.type == "cuda")
+    preprocess = make_preprocess(train.noun, described.mean, described.std, on_gpu=options.device.type == "cuda")
     splits = Splits(train.to(options.device), test, validation, preprocess)
     start = replace(recipe, weights="") if is_begun else recipe
     state = new_state(start, train.shape, len(data.classes), options.device)
@@ -84,14 +84,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, is_begun: bool 
     return Setup(splits, state, policy, learner, eval_model, Provenance(recipe, described, setting))
 
 
-def make_preprocess(mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) -> Preprocess:
-    """Return the last step before the model. Images are normalised; texts, which have no mean, are padded."""
-    if not mean:
-        return PadTokens()
-    return Normalize(tuple(mean), tuple(std), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu)
-
-
-def _hold_out(recipe: Recipe, data: Data) -> tuple[Any, Any]:
+def _hold_out(recipe: Recipe, data: Data) -> tuple[AnySamples, AnySamples | None]:
     """Return what is trained on, and the validation split: held out of train, or the data's own, or None."""
     kept, validation = hold_out(data.train, recipe.validation, recipe.seed)
     if validation is not None and data.validation is not None:

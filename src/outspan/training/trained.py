@@ -2,15 +2,20 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from outspan import models
 from outspan.config import Recipe, stored_recipe
+from outspan.data.preprocess import Preprocess, make_preprocess
+from outspan.shapes import noun_of_shape
 from outspan.training import checkpoint
-from outspan.training.setup import make_preprocess
 from outspan.training.state import new_state
-from outspan.transforms.normalize import Preprocess
+
+if TYPE_CHECKING:
+    from outspan.training.predict import Predicted
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,15 +27,32 @@ class Trained:
     model: nn.Module
     shape: tuple[int, ...]  # of one sample: [C, H, W] for images, [T] for texts
     classes: tuple[str, ...]
-    preprocess: Preprocess  # the last step before the model
+    mean: tuple[float, ...]  # per channel; empty for texts
+    std: tuple[float, ...]
     epochs: int  # finished
     train_digest: str | None = None  # identifies the training data; None in old checkpoints
     test_digest: str | None = None
 
     @property
     def noun(self) -> str:
-        """What its samples are called in messages: "images" or "texts"."""
-        return "images" if len(self.shape) == 3 else "texts"
+        """What its samples are called: "images" or "texts"."""
+        return noun_of_shape(self.shape)
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """The last step before the model: `Normalize` for images."""
+        return make_preprocess(self.noun, self.mean, self.std)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has reached its last epoch."""
+        return self.epochs == self.recipe.epochs
+
+    def predict(self, inputs: Any) -> "Predicted":
+        """Return the class probabilities of inputs; see `outspan.predict`."""
+        from outspan.training.predict import predict
+
+        return predict(self, inputs)
 
 
 def load(folder: Path | str) -> Trained:
@@ -40,6 +62,9 @@ def load(folder: Path | str) -> Trained:
 
         run = outspan.load("runs/a")
         logits = run.model(run.preprocess(images))  # images: uint8 [B, C, H, W] of size run.shape
+
+    Raises:
+        ValueError: If the folder does not exist, or has no complete checkpoint.
     """
     folder = Path(folder)
     stored = checkpoint.load(folder)
@@ -49,7 +74,7 @@ def load(folder: Path | str) -> Trained:
     shape, classes = tuple(data["shape"]), tuple(data["classes"])
     start = replace(recipe, weights="")
     try:
-        if len(shape) == 3 and not recipe.model.startswith("timm:"):
+        if not models.reads_files(recipe.model):
             with torch.device("meta"):  # uses no memory, however large the model in the metadata is
                 sizes = new_state(start, shape, len(classes), torch.device("meta"))
             checkpoint.check_tensors(stored.tensors, sizes.model, sizes.optimizer)
@@ -63,8 +88,14 @@ def load(folder: Path | str) -> Trained:
         state.model.eval(),
         shape,
         classes,
-        make_preprocess(data["mean"], data["std"]),
+        tuple(data["mean"]),
+        tuple(data["std"]),
         epochs=len(stored.metadata["metrics"]),
         train_digest=data.get("train_digest"),
         test_digest=data.get("test_digest"),
     )
+
+
+def as_trained(run: Trained | Path | str) -> Trained:
+    """Return a run that is loaded already as it is, and load the run of a folder."""
+    return run if isinstance(run, Trained) else load(run)

@@ -1,0 +1,100 @@
+"""The function `outspan.predict`: the class probabilities of inputs without labels."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outspan import devices
+from outspan.data.inputs import list_files, make_inputs, read_files
+from outspan.data.splits import Split
+from outspan.shapes import Float32
+from outspan.training.logits import compute_logits
+from outspan.training.trained import Trained, as_trained
+
+_FILES_AT_ONCE = 256  # read before their classes are computed
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """The class probabilities of inputs."""
+
+    probabilities: Float32[Tensor, "N classes"]
+    class_names: tuple[str, ...]
+    files: tuple[Path, ...] = ()  # the file of each row, if the inputs are files
+
+    def __len__(self) -> int:
+        """Return the number of inputs."""
+        return len(self.probabilities)
+
+    @property
+    def classes(self) -> list[str]:
+        """The most likely class of each input."""
+        return [self.class_names[i] for i in self.probabilities.argmax(1).tolist()]
+
+    def top(self, count: int) -> list[dict[str, float]]:
+        """Return the most likely classes of each input and their probabilities, the most likely first."""
+        best = self.probabilities.topk(min(count, len(self.class_names)))
+        rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [{self.class_names[i]: value for i, value in zip(*row, strict=True)} for row in rows]
+
+
+def predict(
+    run: Trained | Path | str,
+    inputs: Any,
+    *,
+    device: str | torch.device | None = None,
+    on_error: Callable[[ValueError], object] | None = None,
+    on_batch: Callable[[Predicted], object] = lambda predicted: None,
+) -> Predicted:
+    """Return the class probabilities of inputs without labels.
+
+    Example::
+
+        outspan.predict("runs/a", ["cat.png", "more/pets"]).classes
+        outspan.predict("runs/a", images).probabilities  # images: uint8 [B, C, H, W], a tensor or a numpy array
+        outspan.predict("runs/text", ["What a film!", "Dull."]).top(2)
+
+    Args:
+        run: The folder of a run, or what `outspan.load` returns.
+        inputs: Paths of files, or of folders, which are searched recursively. For an image model these may be strings, and
+            a batch of images is also allowed: uint8 [B, C, H, W] of the run's shape. For a text model strings are texts, and
+            `Path` objects are .txt files.
+        device: Where to compute. By default a GPU if there is one, otherwise the CPU.
+        on_error: Called with the error of each unreadable file, which is then left out. By default the error is raised.
+        on_batch: Called with each part of the result as soon as it is there.
+
+    Raises:
+        ValueError: If the run cannot be loaded, or an input is not one that its model takes.
+    """
+    run, where = as_trained(run), torch.device(device or devices.default_device())
+    model, parts = run.model.to(where), []
+    for split, files in _read(run, inputs, on_error or _raise):
+        probabilities = compute_logits(model, split, run.preprocess, where).softmax(1)
+        parts.append(Predicted(probabilities, run.classes, files))
+        on_batch(parts[-1])
+    if not parts:
+        return Predicted(torch.zeros(0, len(run.classes)), run.classes)
+    files = tuple(path for part in parts for path in part.files)
+    return Predicted(torch.cat([part.probabilities for part in parts]), run.classes, files)
+
+
+def _read(run: Trained, inputs: Any, on_error: Callable[[ValueError], object]) -> Iterator[tuple[Split, tuple[Path, ...]]]:
+    """Return the inputs as splits, each with its files."""
+    split = make_inputs(inputs, run.noun, run.shape, run.recipe)
+    if split is not None:
+        yield split, ()
+        return
+    paths: Sequence[Path] = [Path(inputs)] if isinstance(inputs, str | Path) else [Path(path) for path in inputs]
+    files = list_files(paths, run.noun)
+    for start in range(0, len(files), _FILES_AT_ONCE):
+        readable, split = read_files(files[start : start + _FILES_AT_ONCE], run.noun, run.shape, run.recipe, on_error)
+        if split is not None:
+            yield split, tuple(readable)
+
+
+def _raise(error: ValueError) -> None:
+    raise error

@@ -1,0 +1,112 @@
+"""The Python API: train, load, evaluate and predict with plain arguments."""
+
+import numpy as np
+import pytest
+import torch
+
+import outspan
+from made import make_folder
+from outspan import Recipe
+from outspan.data.sets import load as load_data
+
+KEYS = {"data": "digits", "model": "mlp", "policy": "none", "epochs": 1, "batch": 50, "fraction": 0.04}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A finished run on a few digits."""
+    out = tmp_path_factory.mktemp("api") / "run"
+    outspan.train(**KEYS, out=out, device="cpu")
+    return out
+
+
+def test_train_takes_keys_a_recipe_or_a_file(folder, tmp_path):
+    summary = outspan.train(Recipe(**KEYS), out=str(folder), device="cpu")  # finished: only read
+    assert isinstance(summary, outspan.Summary)
+    assert summary.steps == 4
+    assert summary.accuracy == outspan.train(**KEYS, out=folder, device="cpu").accuracy
+    file = tmp_path / "recipe.toml"
+    file.write_text('data = "digits"\nmodel = "mlp"\npolicy = "none"\nepochs = 3\nbatch = 50\nfraction = 0.04\n')
+    assert outspan.train(file, out=tmp_path / "a", epochs=1, device="cpu").metrics == summary.metrics
+    assert outspan.train(str(file), out=tmp_path / "a", epochs=1, device="cpu").metrics == summary.metrics
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"epoch": 3}, "unknown key 'epoch', did you mean 'epochs'"),
+        ({"epochs": 0}, r"epochs is out of range, got 0 \(allowed: 1 to 1,000,000\)"),
+        ({"data": "digit"}, "unknown data set 'digit'"),
+        ({"policy": "randm"}, "did you mean 'random'"),
+    ],
+)
+def test_train_refuses_bad_keys_by_name(keys, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        outspan.train(**{**KEYS, **keys}, out=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_progress_of_a_run_is_a_dataclass(tmp_path):
+    seen = []
+    outspan.train(**KEYS, out=tmp_path, device="cpu", on_step=seen.append)
+    assert [progress.step for progress in seen] == [1, 2, 3, 4]
+    assert all(progress.samples == 50 and progress.steps == 4 for progress in seen)
+    assert seen[-1].metrics[-1]["epoch"] == 0
+
+
+def test_evaluate_counts_per_class(folder):
+    result = outspan.evaluate(folder, device="cpu")
+    data = result.tested.data.test
+    counts = data.labels.bincount(minlength=10)
+    assert torch.equal(result.confusion.sum(1), counts)
+    assert result.accuracy == outspan.train(**KEYS, out=folder, device="cpu").accuracy
+    assert result.by_class["3"] == pytest.approx(int(result.confusion[3, 3]) / int(counts[3]))
+    assert result.balanced_accuracy == pytest.approx(
+        np.mean([value for value in result.by_class.values() if value is not None])
+    )
+    assert str(result.tested) == "the test split of digits, 100 images"
+    assert outspan.evaluate(outspan.load(folder), "digits", device="cpu").accuracy == result.accuracy
+
+
+def test_predict_takes_a_batch_an_array_or_files(folder, tmp_path):
+    from PIL import Image
+
+    images = load_data("digits").test.images[:3]
+    run = outspan.load(folder)
+    result = outspan.predict(folder, images, device="cpu")
+    logits = run.model(run.preprocess(images))
+    assert torch.allclose(result.probabilities, logits.softmax(1))
+    assert result.classes == [run.classes[i] for i in logits.argmax(1)]
+    assert torch.equal(outspan.predict(run, images.numpy(), device="cpu").probabilities, result.probabilities)
+    for i, image in enumerate(images):
+        Image.fromarray(image[0].numpy()).save(tmp_path / f"{i}.png")
+    of_files = outspan.predict(run, [str(tmp_path)], device="cpu")
+    assert [path.name for path in of_files.files] == ["0.png", "1.png", "2.png"]
+    assert of_files.classes == result.classes
+    assert outspan.predict(run, str(tmp_path / "1.png"), device="cpu").classes == result.classes[1:2]
+    top = result.top(2)
+    assert [next(iter(row)) for row in top] == result.classes
+    assert all(len(row) == 2 for row in top)
+
+
+def test_predict_refuses_what_the_model_does_not_take(folder, tmp_path):
+    images = load_data("digits").test.images[:3]
+    for wrong in (images.float(), images[0], images[:, :, :20]):
+        with pytest.raises(ValueError, match=r"images must be uint8 \[B, 1, 28, 28\], as the model was trained on, got"):
+            outspan.predict(folder, wrong, device="cpu")
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"broken\.png"):
+        outspan.predict(folder, [tmp_path / "broken.png"], device="cpu")
+    errors = []
+    assert len(outspan.predict(folder, [tmp_path / "broken.png"], device="cpu", on_error=errors.append)) == 0
+    assert len(errors) == 1
+    with pytest.raises(ValueError, match="no such folder"):
+        outspan.load(tmp_path / "nothing")
+
+
+def test_an_image_folder_is_trained_and_evaluated_whole(tmp_path):
+    make_folder(tmp_path / "photos", train=4)
+    keys = {"model": "convnet", "policy": "random", "epochs": 1, "batch": 4, "size": 16}
+    outspan.train(data=str(tmp_path / "photos"), **keys, out=tmp_path / "run", device="cpu")
+    result = outspan.evaluate(tmp_path / "run", device="cpu")
+    assert result.tested.part.value == "test split"

@@ -1,4 +1,4 @@
-"""Several runs: one after another in this process, or side by side in processes of one thread each."""
+"""Execute several runs: one after another in this process, or in parallel in processes of one thread each."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ from outspan.children import get_context
 from outspan.training import OnStep, Progress, Stopped
 
 Watch = Callable[[str], AbstractContextManager[OnStep | None]]
-Run = Callable[..., Any]  # called with `on_step`; where it goes to another process, `functools.partial` of a function
+Run = Callable[..., Any]  # called with `on_step`; for another process, `functools.partial` of a function
 
 
 def unwatched(title: str) -> AbstractContextManager[None]:
@@ -29,7 +29,7 @@ def unwatched(title: str) -> AbstractContextManager[None]:
 
 
 def named(title: str, run: Run, *, on_step: OnStep | None) -> Any:
-    """Return what a run returns; where something is wrong, say of which run."""
+    """Return the result of a run. A ValueError gets the title of the run."""
     try:
         return run(on_step=on_step)
     except ValueError as error:
@@ -37,74 +37,106 @@ def named(title: str, run: Run, *, on_step: OnStep | None) -> Any:
 
 
 def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = unwatched) -> list[Any]:
-    """Return what each run, after its title, returns; `watch` is asked for the `on_step` of each, or of all that run at a time.
+    """Return the results of runs, each given with its title. `watch` returns the `on_step` of a run, or of parallel runs.
 
-    Where one fails, or all are asked to stop, those under way save themselves, and no other begins.
+    If a run fails or a stop is requested, the active runs save themselves, and no other run starts.
     """
     if jobs > 1 and len(runs) > 1:
         with watch(f"{jobs} runs at a time") as on_step:
             return _side_by_side([run for _, run in runs], jobs, on_step)
-    found = []
+    results = []
     for i, (title, run) in enumerate(runs, 1):
         with watch(f"{title} ({i} of {len(runs)})" if len(runs) > 1 else title) as on_step:
-            found.append(run(on_step=on_step))
-    return found
+            results.append(run(on_step=on_step))
+    return results
 
 
 def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> list[Any]:
-    """Run in processes that are controlled by pipes alone: a kill leaves no semaphore behind."""
-    tasks, fractions = iter(enumerate(runs)), [0.0] * len(runs)
-    results: dict[int, Any] = {}
-    errors: list[Exception] = []
-    workers: dict[Any, Any] = {}  # the process at the other end of each pipe
-    stopped = stopping = False
+    """Execute runs in processes. They are controlled by pipes only, so that a kill leaves no semaphore behind."""
+    workers, stopped = _Workers(runs), False
     try:
-        while len(workers) < min(jobs, len(runs)):
-            pipe, process = _start()
-            workers[pipe] = process
-            _send(pipe, next(tasks))
-        while workers:
-            for pipe in list[Any](wait(list(workers), timeout=0.2)):
-                try:
-                    number, value, is_done = pipe.recv()
-                except (EOFError, OSError):  # OSError: killed in the middle of a message
-                    workers.pop(pipe).join()
-                    errors.append(_KILLED)
-                    continue
-                if not is_done:
-                    fractions[number] = value
-                    continue
-                fractions[number] = 1.0
-                if isinstance(value, Exception):
-                    errors.append(value)
-                else:
-                    results[number] = value
-                task = None if stopping or errors else next(tasks, None)
-                _send(pipe, task)
-                if task is None:
-                    pipe.close()
-                    workers.pop(pipe).join()
-            progress = Progress(sum(fractions), len(runs), message=f"{len(results)} of {len(runs)} runs")
-            stopped = (on_step is not None and bool(on_step(progress))) or stopped
-            if (stopped or errors) and not stopping:
-                stopping = True
-                _ask_to_stop(workers)
+        workers.start(min(jobs, len(runs)))
+        while workers.processes:
+            for pipe in list[Any](wait(list(workers.processes), timeout=0.2)):
+                workers.receive(pipe)
+            stopped = (on_step is not None and bool(on_step(workers.progress))) or stopped
+            if stopped or workers.errors:
+                workers.request_stop()
     finally:
-        _ask_to_stop(workers)
-        for pipe, process in workers.items():
-            _drain(pipe)
-            process.join()
-    if _KILLED in errors and not stopped:
-        raise ValueError("the process of a run was killed, maybe out of memory; run the same command again to resume")
-    for error in errors:
-        if not isinstance(error, Stopped) and error is not _KILLED:
-            raise error
-    if len(results) < len(runs):
-        raise Stopped("stopped; run the same command again to resume")
-    return [results[number] for number in range(len(runs))]
+        workers.end()
+    return workers.collect(stopped)
 
 
 _KILLED = RuntimeError("a process was killed")
+
+
+class _Workers:
+    """The processes of several runs by their pipes, and what they sent: progress, results and errors."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.tasks, self.fractions = iter(enumerate(runs)), [0.0] * len(runs)
+        self.processes: dict[Any, Any] = {}
+        self.results: dict[int, Any] = {}
+        self.errors: list[Exception] = []
+        self.stopping = False
+
+    @property
+    def progress(self) -> Progress:
+        """The number of runs that are done, with the fractions of those that are not."""
+        count = len(self.fractions)
+        return Progress(sum(self.fractions), count, message=f"{len(self.results)} of {count} runs")
+
+    def start(self, count: int) -> None:
+        """Start processes, and send a run to each."""
+        while len(self.processes) < count:
+            pipe, process = _start()
+            self.processes[pipe] = process
+            _send(pipe, next(self.tasks))
+
+    def receive(self, pipe: Any) -> None:
+        """Read one message of a process. After a result or an error, send it the next run, or end it."""
+        try:
+            number, value, is_done = pipe.recv()
+        except (EOFError, OSError):  # OSError: killed in the middle of a message
+            self.processes.pop(pipe).join()
+            self.errors.append(_KILLED)
+            return
+        self.fractions[number] = 1.0 if is_done else value
+        if not is_done:
+            return
+        if isinstance(value, Exception):
+            self.errors.append(value)
+        else:
+            self.results[number] = value
+        task = None if self.stopping or self.errors else next(self.tasks, None)
+        _send(pipe, task)
+        if task is None:
+            pipe.close()
+            self.processes.pop(pipe).join()
+
+    def request_stop(self) -> None:
+        """Request, once, that all runs save themselves and stop."""
+        if not self.stopping:
+            self.stopping = True
+            _request_stop(self.processes)
+
+    def end(self) -> None:
+        """Stop all processes and wait until they have ended."""
+        _request_stop(self.processes)
+        for pipe, process in self.processes.items():
+            _drain(pipe)
+            process.join()
+
+    def collect(self, stopped: bool) -> list[Any]:
+        """Return the results in the order of the runs, or raise the first error. `stopped` means that the user stopped it."""
+        if _KILLED in self.errors and not stopped:
+            raise ValueError("the process of a run was killed, maybe out of memory; run the same command again to resume")
+        for error in self.errors:
+            if not isinstance(error, Stopped) and error is not _KILLED:
+                raise error
+        if len(self.results) < len(self.fractions):
+            raise Stopped("stopped; run the same command again to resume")
+        return [self.results[number] for number in range(len(self.fractions))]
 
 
 def _start() -> tuple[Any, Any]:
@@ -114,22 +146,22 @@ def _start() -> tuple[Any, Any]:
     process = context.Process(target=_work, args=(theirs, warnings.formatwarning))
     with _interrupts_blocked():
         process.start()
-    theirs.close()  # so that the end of the process ends the pipe
+    theirs.close()  # so that the pipe ends with the process
     return ours, process
 
 
 def _send(pipe: Any, task: tuple[int, Run] | None) -> None:
-    with suppress(ConnectionError):  # the process was killed: reading from its pipe tells
+    with suppress(ConnectionError):  # the process was killed: reading from its pipe reports it
         pipe.send(task)
 
 
-def _ask_to_stop(pipes: Iterable[Any]) -> None:
+def _request_stop(pipes: Iterable[Any]) -> None:
     for pipe in pipes:
         _send(pipe, None)
 
 
 def _drain(pipe: Any) -> None:
-    """Read until the process closes its end: one that waits until a large result is read would never end."""
+    """Read until the process closes its end: a process that waits until a large result is read would never end."""
     with suppress(EOFError, OSError):
         while True:
             pipe.recv_bytes()
@@ -175,7 +207,7 @@ def _serve(pipe: Any) -> None:
         try:
             value = run(on_step=_Report(pipe, number))
             message = pickle.dumps((number, value, True))
-        except Exception as error:  # whatever it is, the parent raises it
+        except Exception as error:  # the parent raises it
             message = pickle.dumps((number, _portable(error), True))
         pipe.send_bytes(message)
 
@@ -185,7 +217,7 @@ def _portable(error: Exception) -> Exception:
     note = f"in the process of the run:\n{''.join(traceback.format_exception(error))}"
     try:
         portable: Any = pickle.loads(pickle.dumps(error))  # noqa: S301
-    except Exception:  # whatever a class of errors needs to be made again
+    except Exception:  # the class of the error cannot be pickled
         portable = RuntimeError(f"{type(error).__name__}: {error}")
     if hasattr(portable, "add_note"):  # since Python 3.11
         portable.add_note(note)
@@ -193,15 +225,15 @@ def _portable(error: Exception) -> Exception:
 
 
 class _Report:
-    """An `on_step` that tells the parent how far a run is, and returns True once the parent asks to stop."""
+    """An `on_step` that sends the progress of a run to the parent, and returns True when the parent requests a stop."""
 
     def __init__(self, pipe: Any, number: int) -> None:
         self.pipe, self.number = pipe, number
-        self.stopping, self.told = False, 0.0
+        self.stopping, self.reported = False, 0.0
 
     def __call__(self, progress: Progress) -> bool:
-        if time.monotonic() - self.told > 0.1:
-            self.told = time.monotonic()
+        if time.monotonic() - self.reported > 0.1:
+            self.reported = time.monotonic()
             self.pipe.send((self.number, progress.step / progress.steps, False))
         self.stopping = self.stopping or self.pipe.poll()  # during a run nothing else is sent
         return self.stopping

@@ -13,7 +13,7 @@ from outspan.kernels.cuda.steps import do_step
 from outspan.kernels.cuda.tables import make_tables
 
 BYTES = dict.fromkeys(("images", "work", "tables"), "*u8")
-INTEGERS = dict.fromkeys(("meanings", "ops", "levels", "partners", "places", "source", "table", "fill", "chosen"), "*i32")
+INTEGERS = dict.fromkeys(("definitions", "ops", "levels", "partners", "places", "source", "table", "fill", "chosen"), "*i32")
 ONES = ("height", "width", "blocks")  # Triton makes an argument that is 1 a constant
 
 

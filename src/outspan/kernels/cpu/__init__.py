@@ -1,4 +1,4 @@
-"""The compiled backend for the CPU: C++, one row at a time in cache, AVX-512, AVX2 or baseline at run time."""
+"""The backend for CPUs, in C++: one row at a time in cache; AVX-512, AVX2 or baseline code is selected at run time."""
 
 from functools import lru_cache
 from typing import Any
@@ -16,17 +16,17 @@ try:
 except ImportError:  # installed without a compiler
     _cpu = None
 
-LARGEST_PLANE = 2**29  # pixels per channel; up to here no position or size in the kernel leaves 32 bits
+LARGEST_PLANE = 2**29  # pixels per channel; up to this size all positions and sizes in the kernel fit 32 bits
 
 
 def is_built() -> bool:
-    """Whether the compiled module is there."""
+    """Whether the compiled module is installed."""
     return _cpu is not None
 
 
 @lru_cache(maxsize=256)
 def knows(names: tuple[str, ...]) -> bool:
-    """Whether the kernel has every one of these transforms."""
+    """Whether the kernel has all of these transforms."""
     return _cpu is not None and set(names) <= set(_cpu.NAMES)
 
 
@@ -39,9 +39,9 @@ def _meaning(names: tuple[str, ...]) -> Any:
 
 
 def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None, out: Tensor) -> bool:
-    """Execute a plan into `out`, or return False where it is not valid or the images are too large for 32-bit positions.
+    """Execute a plan into `out`, or return False if it is not valid or the images are too large for 32-bit positions.
 
-    The GIL is free meanwhile, and at most `torch.get_num_threads()` threads work.
+    The GIL is released meanwhile. At most `torch.get_num_threads()` threads are used.
     """
     assert _cpu is not None
     batch, channels, height, width = images.shape

@@ -1,8 +1,8 @@
-"""The backend for NVIDIA GPUs: Triton, a launch or two a step, nothing that waits for the device.
+"""The backend for NVIDIA GPUs, in Triton: one or two launches per step, and nothing waits for the device.
 
-`tasks` checks a plan and sends it as one buffer; `decode` turns it into tasks there; `device` works them off by the kernels of
-`tables`, `steps` and `resize`. Triton is imported when the first plan is executed, and under TRITON_INTERPRET=1 the same
-kernels run on the CPU, slowly, for the tests.
+`tasks` checks a plan and packs it into one buffer, `decode` turns the buffer into tasks on the device, and `device` launches
+the kernels of `tables`, `steps` and `resize`. Triton is imported when the first plan is executed. With TRITON_INTERPRET=1
+the same kernels run slowly on the CPU, for the tests.
 """
 
 import os
@@ -24,18 +24,18 @@ def is_available() -> bool:
 
 
 def is_interpreted() -> bool:
-    """Whether Triton runs its kernels on the CPU, so that images there are allowed."""
+    """Whether Triton runs its kernels on the CPU, so that images on the CPU are allowed."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @lru_cache(maxsize=256)
 def knows(names: tuple[str, ...]) -> bool:
-    """Whether there is a kernel for every one of these transforms."""
+    """Whether there is a kernel for each of these transforms."""
     return is_available() and set(names) <= set(tasks.TRANSFORMS)
 
 
 def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None, out: Tensor) -> bool:
-    """Execute a plan into `out`, or return False where it is not valid or the images are too large for fixed point."""
+    """Execute a plan into `out`, or return False if it is not valid or the images are too large for fixed point."""
     if not len(plan.out):
         return True
     packed = tasks.pack(plan, tuple(images.shape), fill, normalize, pin=images.is_cuda)

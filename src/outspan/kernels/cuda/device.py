@@ -1,4 +1,4 @@
-"""Working off the tasks of a plan: its launches, and the last one, which brings the rows home."""
+"""Launch the kernels that execute the tasks of a plan, and the last one, which writes the output."""
 
 from contextlib import nullcontext
 from typing import Any, no_type_check
@@ -27,7 +27,7 @@ def finish(
     images, work, table, chosen, values, out, steps, rows, height, width, blocks,
     CHANNELS: tl.constexpr, NORMALIZED: tl.constexpr, CHANNELS_LAST: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Bring one block of one output home, as bytes or through the normalisation's table, in the output's order."""
+    """Write one block of one output, as bytes or through the table of the normalization, in the output's memory format."""
     plane = height * width
     output = tl.program_id(0) // blocks
     at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
@@ -67,28 +67,28 @@ def run(images: Images, packed: Packed, normalize: Normalize | None, out: Tensor
             if launches & tasks.RESIZES:
                 block, blocks = _blocks(plane, 512)
                 _launch(resize, rows * blocks, images, work, table, *where, blocks, channels, block)
-        _bring_home(images, work, table, buffer[packed.out], buffer[packed.values], normalize, out)
+        _write_output(images, work, table, buffer[packed.out], buffer[packed.values], normalize, out)
 
 
 def decode_on(buffer: Tensor, packed: Packed, height: int, width: int) -> Tensor:
     """Return the tasks of a plan whose buffer is on the device, [steps + 1, TASK, rows]."""
     steps, rows = len(packed.launches), packed.rows
     table = buffer.new_empty((steps + 1, tasks.TASK, rows))
-    parts = packed.meanings, packed.ops, packed.levels, packed.partners, packed.places, packed.source
+    parts = packed.definitions, packed.ops, packed.levels, packed.partners, packed.places, packed.source
     _launch(decode, triton.cdiv(rows, 64), *(buffer[part] for part in parts), table, rows, steps, height, width, 64)
     return table
 
 
-def _bring_home(
+def _write_output(
     images: Images, work: Tensor, table: Tensor, chosen: Tensor, values: Tensor, normalize: Normalize | None, out: Tensor
 ) -> None:
     channels, height, width = images.shape[1:]
     block, blocks = _blocks(channels * height * width, 1024)
-    # The numbers are only looked up and stored: integers of their size do, and two types share a kernel.
-    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[out.element_size()]
-    what = images, work, table, chosen, values.view(integers), out.view(integers), len(table) - 1, table.shape[2]
-    how = normalize is not None, normalize is not None and normalize.channels_last
-    _launch(finish, len(chosen) * blocks, *what, height, width, blocks, channels, *how, block)
+    # Values are only looked up and stored, so integers of the same size can represent them, and dtypes share a kernel.
+    dtype = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[out.element_size()]
+    buffers = images, work, table, chosen, values.view(dtype), out.view(dtype), len(table) - 1, table.shape[2]
+    options = normalize is not None, normalize is not None and normalize.channels_last
+    _launch(finish, len(chosen) * blocks, *buffers, height, width, blocks, channels, *options, block)
 
 
 def _launch(kernel: Any, programs: int, *arguments: Any) -> None:
@@ -96,6 +96,6 @@ def _launch(kernel: Any, programs: int, *arguments: Any) -> None:
 
 
 def _blocks(count: int, most: int) -> tuple[int, int]:
-    """Return how many pixels a program takes, a power of two of which there are few, as each is compiled; and how many do."""
+    """Return the pixels per program and the number of programs. Few powers of two are used, as each is compiled."""
     block = max(128, min(most, triton.next_power_of_2(count)))
     return block, triton.cdiv(count, block)

@@ -1,4 +1,4 @@
-"""Stretching a box over the whole image, as Pillow's bilinear filter does: across, rounded to bytes, then down."""
+"""Resize a box to the full image, as Pillow's bilinear filter does: horizontally, rounded to bytes, then vertically."""
 
 from typing import no_type_check
 
@@ -17,7 +17,7 @@ TASK = tl.constexpr(tasks.TASK)
 def resize(
     images, work, table, step, rows, height, width, blocks, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Stretch a box over the whole where a step says so. Apart, as its doubles fill the registers."""
+    """Do the resizes of a step. They have their own kernel, because their doubles need many registers."""
     task = table + step * TASK * rows + tl.program_id(0) // blocks
     if tl.load(task) == RESIZE:
         plane = height * width
@@ -30,10 +30,10 @@ def resize(
 @triton.jit
 @no_type_check
 def _do_resize(source, target, task, rows, pixel, height, width, CHANNELS: tl.constexpr):
-    """Across, rounded to bytes, then down."""
+    """Resize horizontally, rounded to bytes, then vertically."""
     plane = height * width
     inside = pixel < plane
-    y = tl.minimum(pixel // width, height - 1)  # beyond the image no tap would weigh anything
+    y = tl.minimum(pixel // width, height - 1)  # outside the image all taps would have weight 0
     x = pixel % width
     left, a, b, c = _taps(x, read_float(task, rows, 0), read_float(task, rows, 1), width)
     top, d, e, f = _taps(y, read_float(task, rows, 2), read_float(task, rows, 3), height)
@@ -58,23 +58,23 @@ def _across(line, left, a, b, c, width, inside):
 @triton.jit
 @no_type_check
 def _taps(index, start, stop, side):
-    """Return the first of Pillow's three taps, and their weights in 22 bits; all in doubles, as Pillow has them."""
-    scale = (stop - start).to(tl.float64) / side  # never above 1 here, so the support is one pixel
-    centre = start.to(tl.float64) + (index.to(tl.float64) + 0.5) * scale
-    first = tl.maximum((centre - 1.0 + 0.5).to(tl.int32), 0)
-    last = tl.minimum((centre + 1.0 + 0.5).to(tl.int32), side)
-    a = _weight(first, centre, last)
-    b = _weight(first + 1, centre, last)
-    c = _weight(first + 2, centre, last)
+    """Return the first of Pillow's three taps, and their weights in 22 bits, computed in doubles as in Pillow."""
+    scale = (stop - start).to(tl.float64) / side  # at most 1, so the support is one pixel
+    center = start.to(tl.float64) + (index.to(tl.float64) + 0.5) * scale
+    first = tl.maximum((center - 1.0 + 0.5).to(tl.int32), 0)
+    end = tl.minimum((center + 1.0 + 0.5).to(tl.int32), side)
+    a = _weight(first, center, end)
+    b = _weight(first + 1, center, end)
+    c = _weight(first + 2, center, end)
     total = a + b + c
     return first, _in_22_bits(a, total), _in_22_bits(b, total), _in_22_bits(c, total)
 
 
 @triton.jit
 @no_type_check
-def _weight(tap, centre, last):
-    distance = tl.abs(tap.to(tl.float64) - centre + 0.5)
-    return tl.where((distance < 1.0) & (tap < last), 1.0 - distance, 0.0)
+def _weight(tap, center, end):
+    distance = tl.abs(tap.to(tl.float64) - center + 0.5)
+    return tl.where((distance < 1.0) & (tap < end), 1.0 - distance, 0.0)
 
 
 @triton.jit

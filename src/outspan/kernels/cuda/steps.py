@@ -1,4 +1,4 @@
-"""The steps of a plan. A program does one step of one row on one block of pixels, all channels."""
+"""The kernel of a step of a plan. A program does one step of one row on one block of pixels, in all channels."""
 
 from typing import no_type_check
 
@@ -28,7 +28,7 @@ TASK = tl.constexpr(tasks.TASK)
 def do_step(
     images, work, tables, table, fill, step, rows, height, width, blocks, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Do one step of one row, if it changes anything, on one block of pixels."""
+    """Do one step of one row on one block of pixels, if the step changes the row."""
     plane = height * width
     row = tl.program_id(0) // blocks
     task = table + step * TASK * rows + row
@@ -36,25 +36,25 @@ def do_step(
     inside = pixel < plane
     y = pixel // width
     x = pixel - y * width
-    code = tl.load(task)
+    action = tl.load(task)
     source = place_of(images, work, tl.load(task + rows), CHANNELS * plane)
     target = work + tl.load(task + (TASK + 1) * rows).to(tl.int64) * (CHANNELS * plane)
-    if (code == NOTHING) | (code == RESIZE):
+    if (action == NOTHING) | (action == RESIZE):
         pass
-    elif code < COLOR:
-        mine = tables + row.to(tl.int64) * (CHANNELS * 256)
-        _do_point(source, target, mine, read_number(task, rows, 0), code, pixel, inside, plane, CHANNELS)
-    elif code == COLOR:
+    elif action < COLOR:
+        row_tables = tables + row.to(tl.int64) * (CHANNELS * 256)
+        _do_point(source, target, row_tables, read_number(task, rows, 0), action, pixel, inside, plane, CHANNELS)
+    elif action == COLOR:
         _do_color(source, target, read_float(task, rows, 0), pixel, inside, plane, CHANNELS)
-    elif code < AFFINE:
+    elif action < AFFINE:
         partner = source
-        if code != FILL:
+        if action != FILL:
             slot = tl.load(table + (step * TASK + 1) * rows + read_number(task, rows, 4))
             partner = place_of(images, work, slot, CHANNELS * plane)
-        _do_mix(source, target, partner, fill, task, rows, code, pixel, inside, x, y, plane, CHANNELS)
-    elif code < SMOOTH:
-        _do_move(source, target, task, rows, code, pixel, inside, x, y, height, width, CHANNELS)
-    elif code == SMOOTH:
+        _do_mix(source, target, partner, fill, task, rows, action, pixel, inside, x, y, plane, CHANNELS)
+    elif action < SMOOTH:
+        _do_move(source, target, task, rows, action, pixel, inside, x, y, height, width, CHANNELS)
+    elif action == SMOOTH:
         _do_smooth(source, target, read_float(task, rows, 0), pixel, inside, x, y, height, width, CHANNELS)
     else:
         _do_blur(source, target, pixel, inside, x, y, height, width, CHANNELS)
@@ -62,16 +62,16 @@ def do_step(
 
 @triton.jit
 @no_type_check
-def _do_point(source, target, tables, number, code, pixel, inside, plane, CHANNELS: tl.constexpr):
-    """A value by its value alone: through a table, scaled, masked, or inverted from a threshold on."""
+def _do_point(source, target, tables, number, action, pixel, inside, plane, CHANNELS: tl.constexpr):
+    """Transform each value on its own: look it up, scale it, mask it, or invert it from a threshold on."""
     factor = number.to(tl.float32, bitcast=True)
     for c in range(CHANNELS):
         value = read_bytes(source + c * plane + pixel, inside)
-        if code == SCALE:
+        if action == SCALE:
             value = blend(tl.zeros_like(value), value, factor)
-        elif code == MASK:
+        elif action == MASK:
             value = value & number
-        elif code == INVERT:
+        elif action == INVERT:
             value = tl.where(value < number, value, 255 - value)
         else:
             value = read_bytes(tables + c * 256 + value, inside)
@@ -81,7 +81,7 @@ def _do_point(source, target, tables, number, code, pixel, inside, plane, CHANNE
 @triton.jit
 @no_type_check
 def _do_color(source, target, factor, pixel, inside, plane, CHANNELS: tl.constexpr):
-    """From grey to colour and beyond."""
+    """Blend from gray to the image, or extrapolate."""
     if CHANNELS == 3:
         red = read_bytes(source + pixel, inside)
         green = read_bytes(source + plane + pixel, inside)
@@ -94,21 +94,21 @@ def _do_color(source, target, factor, pixel, inside, plane, CHANNELS: tl.constex
 
 @triton.jit
 @no_type_check
-def _do_mix(source, target, partner, fill, task, rows, code, pixel, inside, x, y, plane, CHANNELS: tl.constexpr):
-    """A blend with the partner, or its pixels, or the fill, in a box."""
+def _do_mix(source, target, partner, fill, task, rows, action, pixel, inside, x, y, plane, CHANNELS: tl.constexpr):
+    """Blend with the partner, or paste the partner or the fill into a box."""
     x0 = read_number(task, rows, 0)
     factor = x0.to(tl.float32, bitcast=True)
     box = inside
-    if code != BLEND:
+    if action != BLEND:
         y0 = read_number(task, rows, 1)
         x1 = read_number(task, rows, 2)
         y1 = read_number(task, rows, 3)
         box = inside & (x >= x0) & (x < x1) & (y >= y0) & (y < y1)
     for c in range(CHANNELS):
         value = read_bytes(source + c * plane + pixel, inside)
-        if code == FILL:
+        if action == FILL:
             value = tl.where(box, tl.load(fill + c), value)
-        elif code == PASTE:
+        elif action == PASTE:
             value = tl.where(box, read_bytes(partner + c * plane + pixel, box), value)
         else:
             value = blend(value, read_bytes(partner + c * plane + pixel, inside), factor)
@@ -118,12 +118,12 @@ def _do_mix(source, target, partner, fill, task, rows, code, pixel, inside, x, y
 @triton.jit
 @no_type_check
 def _do_move(
-    source, target, task, rows, code, pixel, inside, x, y, height, width, CHANNELS: tl.constexpr
+    source, target, task, rows, action, pixel, inside, x, y, height, width, CHANNELS: tl.constexpr
 ):  # fmt: skip
-    """Fetch each pixel from where a matrix in 16.16 fixed point sends it; outside is black, or reflected."""
+    """Sample each pixel where a matrix in 16.16 fixed point maps it; outside is black, or reflected."""
     from_x = _position(task, rows, 0, x, y) + (x >= read_number(task, rows, 6)).to(tl.int32)
     from_y = _position(task, rows, 3, x, y) + (y >= read_number(task, rows, 7)).to(tl.int32)
-    if code == REFLECT:
+    if action == REFLECT:
         from_x = width - 1 - tl.abs(width - 1 - tl.abs(from_x))
         from_y = height - 1 - tl.abs(height - 1 - tl.abs(from_y))
     seen = inside & (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
@@ -143,23 +143,23 @@ def _position(task, rows, column, x, y):
 @triton.jit
 @no_type_check
 def _do_smooth(source, target, factor, pixel, inside, x, y, height, width, CHANNELS: tl.constexpr):
-    """From the average of 3x3, the centre counted five times, to the image and beyond."""
+    """Blend from the average of 3x3 pixels, with weight 5 for the center, to the image, or extrapolate."""
     inner = inside & (x >= 1) & (x < width - 1) & (y >= 1) & (y < height - 1)
     for c in range(CHANNELS):
         here = source + c * (height * width) + pixel
-        centre = read_bytes(here, inside)
-        total = 4 * centre
+        center = read_bytes(here, inside)
+        total = 4 * center
         for i in tl.static_range(9):
             total += read_bytes(here + (i // 3 - 1) * width + (i % 3 - 1), inner)
-        # The quotient by 13 is never near a half, so integers give what Pillow's floats give.
-        smoothed = tl.where(inner, (2 * total + 13) // 26, centre)
-        tl.store(target + c * (height * width) + pixel, blend(smoothed, centre, factor).to(tl.uint8), mask=inside)
+        # A quotient by 13 is never close to a half, so integers give the same result as Pillow's floats.
+        smoothed = tl.where(inner, (2 * total + 13) // 26, center)
+        tl.store(target + c * (height * width) + pixel, blend(smoothed, center, factor).to(tl.uint8), mask=inside)
 
 
 @triton.jit
 @no_type_check
 def _do_blur(source, target, pixel, inside, x, y, height, width, CHANNELS: tl.constexpr):
-    """The average of the 16 pixels on the edge of 5x5."""
+    """Average the 16 pixels on the border of the 5x5 neighborhood."""
     inner = inside & (x >= 2) & (x < width - 2) & (y >= 2) & (y < height - 2)
     for c in range(CHANNELS):
         here = source + c * (height * width) + pixel

@@ -1,4 +1,4 @@
-"""Look-up tables: what a channel's histogram leads to. A program makes the table of one channel of one row."""
+"""Look-up tables from histograms. A program makes the table of one channel of one row."""
 
 from typing import no_type_check
 
@@ -19,28 +19,28 @@ TASK = tl.constexpr(tasks.TASK)
 def make_tables(
     images, work, tables, table, step, rows, height, width, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Make the look-up table of one channel of one row in one step, if it needs one."""
+    """Make the look-up table of one channel of one row for a step, if the step needs one."""
     channel = tl.program_id(0) % CHANNELS
     row = tl.program_id(0) // CHANNELS
     task = table + step * TASK * rows + row
     if tl.load(task) == LOOK_UP:
         source = place_of(images, work, tl.load(task + rows), CHANNELS * height * width)
-        made = _make_table(source, task, rows, channel, height * width, CHANNELS, BLOCK)
-        tl.store(tables + (row.to(tl.int64) * CHANNELS + channel) * 256 + tl.arange(0, 256), made.to(tl.uint8))
+        values = _make_table(source, task, rows, channel, height * width, CHANNELS, BLOCK)
+        tl.store(tables + (row.to(tl.int64) * CHANNELS + channel) * 256 + tl.arange(0, 256), values.to(tl.uint8))
 
 
 @triton.jit
 @no_type_check
 def _make_table(source, task, rows, channel, plane, CHANNELS: tl.constexpr, BLOCK: tl.constexpr):
-    """Return the table that a channel's histogram, or its luma's, leads to."""
-    how = read_number(task, rows, 0)
+    """Return the table computed from the histogram of a channel, or of the luma."""
+    formula = read_number(task, rows, 0)
     counts = tl.zeros([256], dtype=tl.int32)
     for start in range(0, plane, BLOCK):
         pixel = start + tl.arange(0, BLOCK)
         inside = pixel < plane
         value = read_bytes(source + channel * plane + pixel, inside)
-        if CHANNELS == 3:  # noqa: SIM102, the first is decided when compiling
-            if how > EQUALIZE:
+        if CHANNELS == 3:  # noqa: SIM102, the outer condition is evaluated at compile time
+            if formula > EQUALIZE:
                 value = luma(
                     read_bytes(source + pixel, inside),
                     read_bytes(source + plane + pixel, inside),
@@ -48,16 +48,16 @@ def _make_table(source, task, rows, channel, plane, CHANNELS: tl.constexpr, BLOC
                 )
         counts += tl.histogram(value, 256)
     level = tl.arange(0, 256)
-    counts -= tl.where(level == 0, (plane + BLOCK - 1) // BLOCK * BLOCK - plane, 0)  # what lay outside was read as 0
-    if how == STRETCH:
-        made = _stretch(counts, level)
-    elif how == EQUALIZE:
-        made = _equalize(counts, level, plane)
+    counts -= tl.where(level == 0, (plane + BLOCK - 1) // BLOCK * BLOCK - plane, 0)  # pixels outside were read as 0
+    if formula == STRETCH:
+        values = _stretch(counts, level)
+    elif formula == EQUALIZE:
+        values = _equalize(counts, level, plane)
     else:
         total = tl.sum(counts.to(tl.int64) * level, 0)
         pivot = (2 * total + plane) // (2 * plane)
-        made = blend(pivot.to(tl.int32) + tl.zeros_like(level), level, read_float(task, rows, 1))
-    return made
+        values = blend(pivot.to(tl.int32) + tl.zeros_like(level), level, read_float(task, rows, 1))
+    return values
 
 
 @triton.jit

@@ -1,0 +1,54 @@
+"""Sizes of the source: short files, short functions, and few results that are untyped dictionaries."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import outspan
+
+ROOT = Path(outspan.__file__).parent
+SOURCES = sorted(ROOT.rglob("*.py"))
+FILE_LINES, FUNCTION_LINES, UNTYPED = 300, 40, 8
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(path: Path) -> Iterator[Function]:
+    yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, Function))
+
+
+def body_lines(function: Function) -> int:
+    """Return the lines of a function's body. Decorators, signature and docstring are not counted."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def untyped(function: Function) -> int:
+    """Return how often the signature of a function contains dict[str, Any]."""
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    annotations = [argument.annotation for argument in every if argument is not None] + [function.returns]
+    return sum(ast.unparse(annotation).count("dict[str, Any]") for annotation in annotations if annotation is not None)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_are_short(path):
+    assert len(path.read_text().splitlines()) <= FILE_LINES
+    long = {function.name: body_lines(function) for function in functions(path) if body_lines(function) > FUNCTION_LINES}
+    assert not long, f"functions of more than {FUNCTION_LINES} lines: {long}"
+
+
+def test_few_signatures_have_untyped_dictionaries():
+    counts = {str(path.relative_to(ROOT)): sum(map(untyped, functions(path))) for path in SOURCES}
+    assert sum(counts.values()) <= UNTYPED, {name: count for name, count in counts.items() if count}
+
+
+def test_what_is_counted():
+    [function] = ast.parse('@cache\ndef f(\n    a: int,\n) -> None:\n    """Doc."""\n    b = a\n\n    print(b)\n').body
+    assert isinstance(function, ast.FunctionDef)
+    assert body_lines(function) == 3
+    [function] = ast.parse("def f(a: dict[str, Any], *b: int) -> list[dict[str, Any]]: ...").body
+    assert isinstance(function, ast.FunctionDef)
+    assert untyped(function) == 2

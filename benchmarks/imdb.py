@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from machine import ROOT, machine
 
-from outspan.config import Recipe, make_recipe
+from outspan.config import Recipe, build_recipe, read_changes
 from outspan.data.sets import Data, load_for
 from outspan.text.documents import Documents
 from outspan.training import Stopped
@@ -99,7 +99,7 @@ def main() -> None:
     options = parser.parse_args()
     end = time.time() + 60 * options.minutes
     changes = [f"model={options.model}", f"cache={options.cache}", *options.changes]
-    recipe = make_recipe(ROOT / "recipes/imdb-minilm-uncertain.toml", changes)
+    recipe = build_recipe(ROOT / "recipes/imdb-minilm-uncertain.toml", read_changes(changes))
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in options.arms.split(",")}
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         waiting = {}

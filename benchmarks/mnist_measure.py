@@ -22,7 +22,7 @@ import torch
 from machine import ROOT, machine
 from measured_page import page
 
-from outspan.config import Recipe, make_recipe
+from outspan.config import Recipe, build_recipe, read_changes
 from outspan.measurement.compose import build_graph, composition_name, compositions
 from outspan.measurement.core import search
 from outspan.measurement.effects import summarize
@@ -173,7 +173,7 @@ class _Run:
 
     def _recipe(self, name: str, *changes: str) -> Recipe:
         others = [f"data={self.options.data}"] if self.options.data else []
-        return make_recipe(ROOT / f"recipes/{name}.toml", [*changes, *others, *self.options.changes])
+        return build_recipe(ROOT / f"recipes/{name}.toml", read_changes([*changes, *others, *self.options.changes]))
 
     def _study(self) -> Study:
         return self._open(baseline_recipe(self._recipe("paper/mnist-mlp"), 0.5), "mnist", 9)

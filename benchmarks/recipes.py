@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from machine import machine
 
-from outspan.config import make_recipe
+from outspan.config import build_recipe, read_changes
 from outspan.training import Stopped
 from outspan.training.train import train
 
@@ -38,7 +38,7 @@ def main() -> None:
     for seed in range(options.seeds):
         for path in options.recipes:
             name = options.name or path.stem
-            recipe = replace(make_recipe(path, options.changes), seed=seed)
+            recipe = replace(build_recipe(path, read_changes(options.changes)), seed=seed)
             entry = result.setdefault(name, {"recipe": asdict(replace(recipe, seed=0)), "runs": []})
             if any(run["seed"] == seed for run in entry["runs"]) or time.monotonic() > end:
                 continue

@@ -245,11 +245,6 @@ def build_recipe(
     return with_values(read, keys)
 
 
-def make_recipe(path: Path | None, changes: Sequence[str], noun_of: NounOf = lambda data: "images") -> Recipe:
-    """Return `build_recipe` of a file and the `key=value` changes of a command line."""
-    return build_recipe(path, read_changes(changes), noun_of)
-
-
 def default_recipe(values: Mapping[str, Any], noun_of: NounOf) -> Recipe:
     """Return the defaults for a recipe with these values. They depend on its data and on its optimizer."""
     defaults = DEFAULTS[noun_of(str(values.get("data", "")))]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from made import make_official
-from outspan.config import make_recipe, read_recipe, scaled
+from outspan.config import build_recipe, read_changes, read_recipe, scaled
 from outspan.training import Stopped
 from outspan.training.logits import accuracy
 from outspan.training.train import train
@@ -32,7 +32,7 @@ def official(tmp_path_factory):
 
 
 def through(path, changes, scale, out) -> None:
-    recipe = scaled(make_recipe(path, changes), scale)
+    recipe = scaled(build_recipe(path, read_changes(changes)), scale)
     with pytest.raises(Stopped):
         train(recipe, out=out, on_step=lambda progress: progress.step == 1)
     summary = train(recipe, out=out)

@@ -14,7 +14,7 @@ import torch
 
 from outspan.cli import main
 from outspan.comparison.grid import build_grid, grid_search
-from outspan.config import DEFAULTS, Recipe, make_recipe, read_recipe, with_values, write_recipe
+from outspan.config import DEFAULTS, Recipe, build_recipe, read_recipe, with_values, write_recipe
 from outspan.data.sets import load, noun_of
 from outspan.data.tables import read_text
 from outspan.measurement.measure import measure
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def small(corpus, folder, **changes) -> Recipe:
     """Return a recipe for text that takes a second."""
     given = {"data": corpus, "model": folder, "length": 48, "batch": 8, "epochs": 2, "lr": 0.01} | changes
-    return make_recipe(None, [f"{key}={value}" for key, value in given.items()], noun_of)
+    return build_recipe(None, {key: str(value) for key, value in given.items()}, noun_of)
 
 
 def state(folder) -> tuple[dict, dict]:
@@ -300,7 +300,7 @@ def test_what_makes_no_sense_is_refused(changes, message, corpus, tiny_model, tm
 
 
 def test_a_model_of_images_is_refused_before_texts_are_read(corpus, tmp_path):
-    recipe = make_recipe(None, [f"data={corpus}", "model=wide_resnet-28-2"], noun_of)
+    recipe = build_recipe(None, {"data": str(corpus), "model": "wide_resnet-28-2"}, noun_of)
     with pytest.raises(
         ValueError, match="model 'wide_resnet-28-2' is for images; for texts use a Hugging Face Hub name or a local folder"
     ):
@@ -309,11 +309,11 @@ def test_a_model_of_images_is_refused_before_texts_are_read(corpus, tmp_path):
 
 def test_a_file_for_text_begins_with_the_defaults_of_text(corpus, tmp_path):
     (tmp_path / "r.toml").write_text(f'data = "{corpus}"\nepochs = 7\n')
-    made = make_recipe(tmp_path / "r.toml", ["batch=5"], noun_of)
+    made = build_recipe(tmp_path / "r.toml", {"batch": 5}, noun_of)
     assert made == with_values(Recipe(), {**DEFAULTS["texts"], "data": str(corpus), "epochs": 7, "batch": 5})
     for recipe in (made, replace(made, optimizer="sgd", depth=2, clip=0.0)):  # what is text's default, and what is images'
         (tmp_path / "w.toml").write_text(write_recipe(recipe))
-        assert make_recipe(tmp_path / "w.toml", [], noun_of) == recipe
+        assert build_recipe(tmp_path / "w.toml", {}, noun_of) == recipe
 
 
 def test_a_policy_of_images_is_refused_before_anything_is_trained(corpus, tiny_model, tmp_path, monkeypatch, capsys):

@@ -203,16 +203,3 @@ def hold_out(split: AnySamples, count: int, seed: int) -> tuple[AnySamples, AnyS
         raise ValueError(f"validation must be below the {len(split)} of train, got {count}")
     order = torch.from_numpy(rng.generator(seed, "validation").permutation(len(split)))
     return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
-
-
-AnySplit = AnySamples
-
-
-def is_textual(name: str) -> bool:
-    """Return whether data is text. Use `noun_of`."""
-    return noun_of(name) == "texts"
-
-
-def as_read(split: AnySamples, recipe: Recipe, *, train: bool = False) -> AnySamples:
-    """Return `split.prepared`. Use that."""
-    return split.prepared(recipe, train=train)

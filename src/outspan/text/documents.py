@@ -47,7 +47,7 @@ class Documents:
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other's texts and labels are the same."""
-        return isinstance(other, Documents) and self.digest == other.digest
+        return self.digest == getattr(other, "digest", None)
 
     def __hash__(self) -> int:
         """Return a hash of the texts and labels."""

@@ -9,7 +9,7 @@ from torch import nn
 from fuzz.contract import attempt, expect
 from fuzz.mutate import NUMBERS, Draw, mutate, pick
 from outspan import Normalize
-from outspan.config import KEYS, Recipe, differing, make_recipe, scaled, write_recipe
+from outspan.config import KEYS, Recipe, build_recipe, differing, read_changes, scaled, write_recipe
 from outspan.data.sets import Data, load_for
 from outspan.policies.table import POLICIES, build_policy
 
@@ -60,11 +60,12 @@ def check(data: bytes, folder: Path) -> None:
     text, *changes = data.split(b"\0")
     path, again = folder / "recipe.toml", folder / "again.toml"
     path.write_bytes(text)
-    recipe = attempt(make_recipe, path, [change.decode(errors="surrogateescape") for change in changes])
+    values = attempt(read_changes, [change.decode(errors="surrogateescape") for change in changes])
+    recipe = None if values is None else attempt(build_recipe, path, values)
     if recipe is None:
         return
     again.write_bytes(write_recipe(recipe).encode(errors="surrogateescape"))
-    read = attempt(make_recipe, again, [])
+    read = attempt(build_recipe, again)
     if read is None:  # bytes in a path that are not UTF-8 are not valid TOML
         expect("\\ud" in json.dumps(recipe.data + recipe.policy_file + recipe.cache + recipe.weights), "not read again")
     else:

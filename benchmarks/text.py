@@ -23,11 +23,11 @@ from machine import ROOT, machine
 
 from outspan import rng, uniform
 from outspan.data.sets import load
-from outspan.text.apply import apply
-from outspan.text.backtranslate import Apertium
+from outspan.text.backtranslation import Apertium
 from outspan.text.documents import Documents
+from outspan.text.executor import apply
 from outspan.text.models import load_tokenizer
-from outspan.text.sentences import sentences
+from outspan.text.segments import sentences
 from outspan.text.tokens import Encoded, encode
 
 BATCH, ROUNDS, PEER_REVIEWS = 64, 5, 40  # batch size; rounds; reviews per round for nlpaug

@@ -25,7 +25,7 @@ def _is_noun(node: ast.AST) -> bool:
     if isinstance(called, ast.NamedExpr):
         return _is_noun(called.value)
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-    return name in ("noun", "noun_of", "noun_of_shape", "is_textual")
+    return name in ("noun", "noun_of", "noun_of_shape")
 
 
 def _literals(node: ast.AST) -> set[object]:
@@ -49,8 +49,7 @@ def branches(source: str) -> list[int]:
     for node in ast.walk(ast.parse(source)):
         is_check = isinstance(node, ast.Call) and _names(node.func) == {"isinstance"} and _names(node.args[1]) & _CLASSES
         is_flag = isinstance(node, ast.Attribute) and node.attr in _FLAGS and isinstance(node.ctx, ast.Load)
-        is_old = isinstance(node, ast.Call) and _names(node.func) == {"is_textual"}
-        if is_check or is_flag or is_old or (isinstance(node, ast.Compare) and _compares_data(node)):
+        if is_check or is_flag or (isinstance(node, ast.Compare) and _compares_data(node)):
             lines.append(node.lineno)  # pyright: ignore[reportAttributeAccessIssue]
     return sorted(lines)
 
@@ -73,7 +72,6 @@ def test_such_a_branch_is_seen():
         "if data.train.is_croppable: pass",
         "len(run.shape) == 3",
         "if len(shape) > 1: pass",
-        "if is_textual(name): pass",
     ):
         assert branches(f"\n{line}\n") == [2], line
 

@@ -18,8 +18,8 @@ from outspan.data.image_files import Files
 from outspan.data.preprocess import make_preprocess
 from outspan.data.sets import Data, hold_out
 from outspan.data.splits import InMemory, Samples, Split
-from outspan.text.apply import PadTokens
 from outspan.text.documents import Documents
+from outspan.text.executor import PadTokens
 
 CPU = torch.device("cpu")
 

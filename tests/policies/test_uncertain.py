@@ -31,7 +31,7 @@ from outspan import (
 from outspan.policies.proposals import blend
 from outspan.policies.published import DEFAULTS
 from outspan.policies.uncertain import choose
-from outspan.text.apply import PadTokens
+from outspan.text.executor import PadTokens
 
 NORMALIZE = Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
 FILL = [128, 102, 76]

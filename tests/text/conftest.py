@@ -37,7 +37,7 @@ def corpus(tmp_path):
 @pytest.fixture
 def cache(tmp_path):
     """A cache in which every sentence of the reviews comes back reversed."""
-    from outspan.text.sentences import sentences
+    from outspan.text.segments import sentences
 
     path = tmp_path / "cache.jsonl"
     rows: list[dict] = [{"engine": "apertium", "pair": "eng-spa"}]

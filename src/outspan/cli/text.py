@@ -34,8 +34,8 @@ def backtranslate_command(
     Example: outspan text backtranslate imdb -o cache.jsonl --engine apertium --pair eng-spa
     """
     from outspan.data.sets import check_noun, load
-    from outspan.text.backtranslate import backtranslate
-    from outspan.text.sentences import sentences
+    from outspan.text.backtranslation import backtranslate
+    from outspan.text.segments import sentences
     from outspan.training import Progress, Stopped
 
     check_noun(corpus, "texts", "back-translation")

@@ -41,13 +41,13 @@ def train_command(
 
     Example: outspan train --data reviews.csv --set text_column=review --set label_column=stars -o runs/text
     """
-    from outspan.config import make_recipe, read_changes, scaled
+    from outspan.config import build_recipe, read_changes, scaled
     from outspan.data.sets import noun_of
     from outspan.policies.table import check_recipe, ignored_keys
     from outspan.training.train import train
 
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
-    given = make_recipe(recipe, [*options, *(changes or [])], noun_of)
+    given = build_recipe(recipe, read_changes([*options, *(changes or [])]), noun_of)
     check_recipe(given)
     if unused := ignored_keys(read_changes(changes or []), given.policy):
         echo(f"outspan: policy {given.policy} ignores these keys: {', '.join(unused)}", err=True)

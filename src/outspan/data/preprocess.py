@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import torch
 
-from outspan.text.apply import PadTokens
+from outspan.text.executor import PadTokens
 from outspan.transforms.normalize import Normalize
 
 Preprocess = Normalize | PadTokens

@@ -1,1 +1,58 @@
-"""Text, in the shape of images: documents, a plan a document, `apply` on batches of tokens, back-translation from a cache."""
+"""Text data: documents, tokens, augmentation of batches of tokens by a plan, and back-translation.
+
+>>> import outspan
+>>> outspan.text.sentences("It is good. I like it!")
+['It is good.', 'I like it!']
+
+Names are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from outspan.text.backtranslation import backtranslate as backtranslate
+    from outspan.text.backtranslation import read_cache as read_cache
+    from outspan.text.documents import Documents as Documents
+    from outspan.text.executor import PadTokens as PadTokens
+    from outspan.text.executor import apply as apply
+    from outspan.text.models import load_classifier as load_classifier
+    from outspan.text.models import load_tokenizer as load_tokenizer
+    from outspan.text.segments import sentences as sentences
+    from outspan.text.tokens import Encoded as Encoded
+    from outspan.text.tokens import encode as encode
+
+_MODULES = {
+    "Documents": "documents",
+    "Encoded": "tokens",
+    "PadTokens": "executor",
+    "apply": "executor",
+    "backtranslate": "backtranslation",
+    "encode": "tokens",
+    "load_classifier": "models",
+    "load_tokenizer": "models",
+    "read_cache": "backtranslation",
+    "sentences": "segments",
+}
+__all__ = [
+    "Documents",
+    "Encoded",
+    "PadTokens",
+    "apply",
+    "backtranslate",
+    "encode",
+    "load_classifier",
+    "load_tokenizer",
+    "read_cache",
+    "sentences",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'outspan.text' has no attribute {name!r}")
+    return getattr(import_module(f"outspan.text.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

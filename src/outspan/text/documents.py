@@ -11,7 +11,7 @@ from torch import Tensor
 
 from outspan.config import Recipe
 from outspan.shapes import Int64
-from outspan.text.backtranslate import read_cache
+from outspan.text.backtranslation import read_cache
 from outspan.text.models import load_tokenizer
 from outspan.text.tokens import Encoded, encode
 

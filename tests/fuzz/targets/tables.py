@@ -13,7 +13,7 @@ from fuzz.mutate import Draw, mutate, mutate_json, odd_value, pick
 from made import idx, mat
 from outspan.data import readers
 from outspan.data.tables import read_documents, read_text
-from outspan.text.sentences import sentences
+from outspan.text.segments import sentences
 
 WORDS = ("good", "bad", "Mr. Bean", "it's\nodd", '"quoted"', "a,b", "<br />", "naïve", "…", "!!!", " ", "\0", "9.5", "\u2028")
 

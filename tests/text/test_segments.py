@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outspan.text.sentences import sentences
+from outspan.text.segments import sentences
 
 
 @given(st.text(alphabet="ab .!?\n\"')A", max_size=60))

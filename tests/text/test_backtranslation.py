@@ -8,9 +8,9 @@ import signal
 import pytest
 import torch
 
-from outspan.text import backtranslate as module
-from outspan.text.backtranslate import Apertium, backtranslate, open_engine, read_cache
-from outspan.text.sentences import sentences
+from outspan.text import backtranslation as module
+from outspan.text.backtranslation import Apertium, backtranslate, open_engine, read_cache
+from outspan.text.segments import sentences
 from reviews import make_reviews
 
 installed = pytest.mark.skipif(

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outspan import Plan, apply, rng, uniform
-from outspan.text import apply as apply_module
-from outspan.text.apply import PadTokens
-from outspan.text.apply import apply as apply_to_text
-from outspan.text.backtranslate import read_cache
+from outspan.text import executor
+from outspan.text.backtranslation import read_cache
 from outspan.text.documents import Documents
+from outspan.text.executor import PadTokens
+from outspan.text.executor import apply as apply_to_text
 from outspan.text.tokens import Passages, encode, wrap_tokenizer
 from outspan.transforms.table import TEXT_TRANSFORMS, Transform
 from reviews import SPECIAL, UNUSED, WORDS, make_reviews
@@ -186,7 +186,7 @@ def test_an_operation_is_its_function_and_a_line_of_the_table(tokenizer, monkeyp
         return np.where(np.arange(tokens.shape[1]) < context.lengths[:, None], WORDS.index("film"), tokens)
 
     table = {**TEXT_TRANSFORMS, "shout": Transform(shout, 0.0, 1.0, "", signed=False)}
-    monkeypatch.setattr(apply_module, "TEXT_TRANSFORMS", table)
+    monkeypatch.setattr(executor, "TEXT_TRANSFORMS", table)
     rows = PadTokens().execute(
         whole(split_of(["the a", "the plot"], tokenizer)), Plan.of([["shout"], ["shout"]], levels=[[1.0], [0.0]])
     )

@@ -127,7 +127,7 @@ def timm(monkeypatch):
         model = nn.Sequential(nn.Flatten(), nn.Linear(16 * in_chans, 2), nn.Linear(2, num_classes))
         model.pretrained_cfg = {"classifier": "2"}
         if pretrained:
-            published = {"1.weight": torch.full((2, 16), 0.25), "1.bias": torch.zeros(2)}
+            published = {"1.weight": torch.full((2, 16 * in_chans), 0.25), "1.bias": torch.zeros(2)}
             weights = pretrained_cfg_overlay["state_dict"] if pretrained_cfg_overlay else published
             model.load_state_dict({key: value for key, value in weights.items() if not key.startswith("2.")}, strict=False)
         return model

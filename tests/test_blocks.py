@@ -1,0 +1,173 @@
+"""Every code block of README, CONTRIBUTING and docs is run.
+
+Python blocks run as they stand, those of a page one after another in one namespace. Commands run on small stand-ins for the
+user's files, with one epoch of a part of the data. Blocks of output are marked as text and not run. `test_docs.py` runs the
+loops of docs/loops.md, which are programs of their own, and `test_additions.py` the additions of CONTRIBUTING.
+"""
+
+import contextlib
+import csv
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from made import make_folder, make_official
+from outspan.cli import main
+from outspan.config import tomllib
+from outspan.reproduce import status
+from outspan.text import backtranslate
+from reviews import make_reviews, write_model
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+LANGUAGES = {"python", "sh", "text", "toml", "json"}  # only the first two can be run
+BERT = "google-bert/bert-base-uncased"
+SMALL = {"epochs": 1, "batch": 16}  # one short epoch
+FEW_SEEDS = {"compare": 1, "reproduce": 1, "measure": 2, "compose": 2, "core": 2, "mixup": 2}
+LESS = {"rank": {"--samples": 8, "--draws": 2}, "table-3": {"--methods": "baseline", "--scale": 1e-5}}
+OFFICIAL = {"theory.md", "reproduce.md"}  # pages whose commands need the files of a published data set
+ELSEWHERE = {"loops.md", "CONTRIBUTING.md"}  # run by test_docs.py and test_additions.py
+TRAINING = {"train", "compare", "grid", "measure", "compose", "core", "mixup"}
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the language and the text of every fenced block of a page; indented fences are part of a list."""
+    fences = re.findall(r"(?ms)^( *)```(\w*)\n(.*?)^\1```$", page.read_text(encoding="utf-8"))
+    return [(language, re.sub(f"(?m)^{indent}", "", text)) for indent, language, text in fences]
+
+
+def commands(text: str) -> list[list[str]]:
+    """Return the commands of a shell block, without comments and prompts."""
+    joined = text.replace("\\\n", " ")
+    return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def pages_with(language: str) -> list[Path]:
+    return [page for page in PAGES if any(found == language for found, _ in blocks(page))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_has_a_language(page):
+    assert {language for language, _ in blocks(page)} <= LANGUAGES
+    assert page.read_text().count("```") == 2 * len(blocks(page))  # none is passed over
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch, tiny_bert):
+    """A folder with small files of the names that the pages use."""
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    for recipe in (ROOT / "recipes").rglob("*.toml"):
+        copy = tmp_path / recipe.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        text = recipe.read_text(encoding="utf-8").replace("wide_resnet-28-10", "wide_resnet-10-1")
+        copy.write_text(text.replace("batch = 128", "batch = 4"), encoding="utf-8")
+    monkeypatch.setattr(status, "HOME", tmp_path)
+    (tmp_path / "docs").mkdir()  # some commands write figures there
+    make_folder(tmp_path / "path" / "to" / "folder", train=8, test=4)
+    for name in ("new.jpg", "my.png", "more/one.jpg", "pictures/one.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (40, 40), (200, 30, 30)).save(tmp_path / name)
+    write_digits(tmp_path / "other.npz")
+    with open(tmp_path / "reviews.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("review", "stars"), *make_reviews(40)])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path / "data"))
+    return tmp_path
+
+
+class Reversing:
+    """A translation engine that reverses every sentence."""
+
+    def __call__(self, sentences):
+        return (sentence[::-1] for sentence in sentences)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert")
+    write_model(folder)
+    return folder
+
+
+def write_digits(path: Path) -> None:
+    images, labels = np.zeros((40, 28, 28), np.uint8), np.arange(40) % 10
+    np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages_with("python") if page.name not in ELSEWHERE], ids=lambda page: page.name
+)
+def test_the_python_blocks_run(page, workplace, tiny_bert, unchecked, one_thread):
+    torch.manual_seed(0)
+    namespace: dict = {"__name__": "__main__"}
+    for language, text in blocks(page):
+        if language == "python":
+            exec(compile(text.replace(BERT, str(tiny_bert)), page.name, "exec"), namespace)  # noqa: S102
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
+def test_the_commands_run(page, workplace, tiny_bert, timm, monkeypatch, capsys, unchecked, one_thread):
+    monkeypatch.setattr(backtranslate, "ENGINES", {"apertium": lambda pair: Reversing()})
+    for name in {"mnist", "cifar10"} & set(re.findall(r"\w+", page.read_text())) if page.name in OFFICIAL else ():
+        make_official(name, workplace / "data")
+    for language, text in blocks(page):
+        for words in commands(text) if language == "sh" else ():
+            if words[0] == "outspan":
+                run(small(words[1:], tiny_bert), monkeypatch, capsys)
+            else:
+                check_program(words)
+
+
+def run(arguments: list[str], monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["outspan", *arguments])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert not exited.value.code, f"outspan {shlex.join(arguments)}\n{capsys.readouterr().err}"
+
+
+def small(words: list[str], tiny_bert: Path) -> list[str]:
+    """Return a command that does the same with less: fewer seeds, one epoch, a part of the data, a tiny model for text."""
+    words = [re.sub(r"^timm:\w+", "timm:small", word) for word in words]
+    command = words[0]
+    less = LESS.get(words[1], {}) if len(words) > 2 else {}  # the last value of an option counts
+    less = {**less, "--seeds": FEW_SEEDS[command]} if command in FEW_SEEDS and (less or command in TRAINING) else less
+    words += [str(part) for option in less.items() for part in option]
+    if command in TRAINING:
+        options = SMALL | {"size": 4 if "timm:small" in words else 32}
+        words += [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
+        is_text = any(word.endswith(".csv") for word in words)
+        words += ["--model", str(tiny_bert), "--set", "length=16"] if is_text else ["--set", "fraction=0.02"]
+    return words
+
+
+def check_program(words: list[str]) -> None:
+    """Check a command of another program as far as possible without running it: it installs or sets up."""
+    if words[0] == "make":
+        assert re.search(rf"(?m)^[\w -]*\b{words[1]}\b[\w -]*:", (ROOT / "Makefile").read_text())
+    elif words[0] == "pip":
+        with open(ROOT / "pyproject.toml", "rb") as file:
+            extras = tomllib.load(file)["project"]["optional-dependencies"]
+        assert set(re.findall(r"\[(.+)\]", words[-1])) <= extras.keys()
+    else:
+        assert words[0] in {"apt-get", "torchrun", ".venv/bin/pre-commit"}, f"unknown program {words[0]}"
+
+
+def test_a_block_that_fails_is_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("Text.\n\n1. Item:\n\n   ```python\n   1 / 0\n   ```\n\n```sh\noutspan data list  # all\n```\n")
+    (first, second) = blocks(page)
+    assert second == ("sh", "outspan data list  # all\n")
+    assert commands(second[1]) == [["outspan", "data", "list"]]
+    with contextlib.suppress(ZeroDivisionError):
+        exec(first[1])  # noqa: S102
+        raise AssertionError("the block did not run")

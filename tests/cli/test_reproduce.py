@@ -111,10 +111,11 @@ def test_a_cell_that_fails_says_why_and_the_others_are_run(run, narrow, one_thre
 
 def test_a_wrong_policy_file_is_refused_before_anything_is_trained(run, narrow):
     (narrow / "policy").write_text("nothing here")
-    for method in ("fast-aa", "pba"):
+    reasons = {"fast-aa": "not a Python or JSON list", "pba": "must be a Python list, got 'nothing here'"}
+    for method, reason in reasons.items():
         options = ("--methods", f"baseline,{method}", "--policy-file", f"{method}={narrow / 'policy'}", "--scale", "0.001")
         message = run("reproduce", "table-3", "--rows", "svhn/wrn-28-10", *options, "-o", narrow / "out", code=2)
-        assert f"{narrow / 'policy'}, line 1: not a list" in message
+        assert f"{narrow / 'policy'}, line 1: {reason}" in message
         assert not (narrow / "out").exists()
 
 

@@ -89,7 +89,8 @@ def test_the_scale_is_an_option(run, official, monkeypatch, tmp_path):
 def test_data_that_is_not_here_is_named_with_where_it_comes_from(run, monkeypatch, tmp_path):
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
     imagenet = next(path for path in PAPER if "imagenet" in path.stem)
-    assert "no such folder; it has train/CLASS and val/CLASS" in run("train", imagenet, "-o", tmp_path / "run", code=2)
+    message = f"{tmp_path / 'imagenet' / 'train'}: no such file or folder; get it: ILSVRC 2012, image-net.org"
+    assert message in run("train", imagenet, "-o", tmp_path / "run", code=2)
 
 
 @pytest.mark.parametrize(

@@ -129,9 +129,7 @@ class Plan:
         return cls(
             names,
             ops,
-            columns["levels"],
-            columns["places"],
-            columns["partners"],
+            *columns.values(),
             torch.arange(rows) if source is None else torch.tensor(list(source), dtype=torch.int64),
             torch.arange(rows) if out is None else torch.tensor(list(out), dtype=torch.int64),
         )

@@ -31,19 +31,21 @@ def test_draws_follow_the_probabilities():
     controller, every = small()
     noise = torch.from_numpy(rng.generator(0).gumbel(size=(40_000, 4, 3)).astype("float32"))
     counts = Counter(map(tuple, controller.decide(noise).tolist()))
-    for policy, share in zip(every.tolist(), controller.log_probabilities(every)[0].exp().tolist(), strict=True):
-        assert counts[tuple(policy)] / 40_000 == pytest.approx(share, abs=5 * (share * (1 - share) / 40_000) ** 0.5 + 1e-4)
+    for policy, probability in zip(every.tolist(), controller.log_probabilities(every)[0].exp().tolist(), strict=True):
+        assert counts[tuple(policy)] / 40_000 == pytest.approx(
+            probability, abs=5 * (probability * (1 - probability) / 40_000) ** 0.5 + 1e-4
+        )
 
 
 def test_the_gradient_is_that_of_the_expected_reward():
     """Over all policies, each weighted by its probability: REINFORCE is minus the derivative of the sum of p(a) R(a)."""
     controller, every = small()
     rewards = torch.from_numpy(rng.generator(1).normal(size=len(every)).astype("float32"))
-    share = controller.log_probabilities(every)[0].exp().detach()
+    probability = controller.log_probabilities(every)[0].exp().detach()
     parameters = list(controller.parameters())
     logs, entropies = controller.log_probabilities(every)
     # The mean over policies drawn is, in expectation, the sum over all of them by probability.
-    surrogate = reinforce(logs, entropies, len(every) * share * rewards, 0.0)
+    surrogate = reinforce(logs, entropies, len(every) * probability * rewards, 0.0)
     ours = torch.autograd.grad(surrogate, parameters)
     exact = torch.autograd.grad((controller.log_probabilities(every)[0].exp() * rewards).sum(), parameters)
     for one, other in zip(ours, exact, strict=True):
@@ -55,10 +57,10 @@ def test_the_gradient_is_that_of_the_expected_reward():
         with torch.no_grad():
             for parameter, part in zip(parameters, direction, strict=True):
                 parameter += by * part
-            found = (controller.log_probabilities(every)[0].double().exp() * rewards).sum().item()
+            result = (controller.log_probabilities(every)[0].double().exp() * rewards).sum().item()
             for parameter, part in zip(parameters, direction, strict=True):
                 parameter -= by * part
-        return found
+        return result
 
     slope = (value(1e-3) - value(-1e-3)) / 2e-3
     assert sum(float((g * d).sum()) for g, d in zip(ours, direction, strict=True)) == pytest.approx(-slope, rel=0.02, abs=2e-3)
@@ -67,16 +69,18 @@ def test_the_gradient_is_that_of_the_expected_reward():
 def test_the_entropy_is_that_of_the_choices_and_is_rewarded():
     controller, every = small()
     logs, entropies = controller.log_probabilities(every)
-    share = logs.exp()
-    assert (share * entropies).sum().item() == pytest.approx(-(share * logs).sum().item(), abs=1e-4)  # the chain rule
+    probability = logs.exp()
+    assert (probability * entropies).sum().item() == pytest.approx(
+        -(probability * logs).sum().item(), abs=1e-4
+    )  # the chain rule
     zeros = torch.zeros(len(every))
     assert torch.allclose(reinforce(logs, entropies, zeros, 0.5), -0.5 * entropies.mean())
 
 
 def test_rewards_are_standardised_over_the_policies():
-    found = standardise(torch.tensor([1.0, 2.0, 3.0, 6.0]))
-    assert found.mean().item() == pytest.approx(0, abs=1e-6)
-    assert found.square().mean().item() == pytest.approx(1, abs=1e-4)
+    result = standardise(torch.tensor([1.0, 2.0, 3.0, 6.0]))
+    assert result.mean().item() == pytest.approx(0, abs=1e-6)
+    assert result.square().mean().item() == pytest.approx(1, abs=1e-4)
     assert torch.equal(standardise(torch.full((4,), 2.0)), torch.zeros(4))
 
 
@@ -146,9 +150,9 @@ def test_its_state_goes_on_to_the_bit():
     resumed = Adversarial(classes=2, update_every=3, policies=4, lr=0.05)
     resumed.load_state_dict({name: tensor.clone() for name, tensor in parts.state_dict().items()})
     rounds(resumed, range(7, 11))
-    expected, found = whole.state_dict(), resumed.state_dict()
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    expected, result = whole.state_dict(), resumed.state_dict()
+    assert expected.keys() == result.keys()
+    assert all(torch.equal(expected[name], result[name]) for name in expected)
     assert not torch.equal(expected["sums"], torch.zeros(4))
     assert not torch.equal(expected["controller.lstm.weight_hh"], parts.state_dict()["controller.lstm.weight_hh"])
 

@@ -23,8 +23,8 @@ def write(path, value) -> str:
     return str(path)
 
 
-def test_fast_autoaugments_levels_are_shares_of_its_ranges(tmp_path):
-    """The share l of [low, high] is low + l (high - low); geometric ones go either way; whole bits are cut off."""
+def test_fast_autoaugments_levels_are_fractions_of_its_ranges(tmp_path):
+    """The fraction l of [low, high] is low + l (high - low); geometric ones go either way; whole bits are cut off."""
     pairs = [
         [["ShearX", 1.0, 0.9], ["TranslateY", 1.0, 0.0]],
         [["Rotate", 1.0, 0.25], ["Solarize", 1.0, 0.25]],
@@ -32,8 +32,8 @@ def test_fast_autoaugments_levels_are_shares_of_its_ranges(tmp_path):
         [["Cutout", 1.0, 0.5], ["Sharpness", 1.0, 1.0]],
         [["Invert", 1.0, 0.3], ["Posterize", 1.0, 1.0]],
     ]
-    found = magnitudes(fast_autoaugment(write(tmp_path / "p.json", pairs))(4000, rng=rng.generator(0)))
-    assert found == {
+    result = magnitudes(fast_autoaugment(write(tmp_path / "p.json", pairs))(4000, rng=rng.generator(0)))
+    assert result == {
         "shear_x": {0.24, -0.24},
         "translate_y": {0.45, -0.45},
         "rotate": {15.0, -15.0},
@@ -83,8 +83,8 @@ def test_a_function_of_several_lists_is_read_whole(tmp_path):
     """As the published archive.py writes its first policy: several named lists, and their sum."""
     one, two, three = ([[[name, 1.0, 0.5], [name, 0.5, 1.0]]] for name in ("Invert", "Rotate", "Color"))
     code = f"def found():\n    'Found.'\n    a = {one}\n    b = {two}\n    c = a + b\n    return c + {three} + a\n"
-    found, whole = write(tmp_path / "c.py", code) + "#found", write(tmp_path / "a.json", [*one, *two, *three, *one])
-    plans = [fast_autoaugment(file)(200, rng=rng.generator(0)).to_json() for file in (found, whole)]
+    summed, whole = write(tmp_path / "c.py", code) + "#found", write(tmp_path / "a.json", [*one, *two, *three, *one])
+    plans = [fast_autoaugment(file)(200, rng=rng.generator(0)).to_json() for file in (summed, whole)]
     assert plans[0] == plans[1]
 
 
@@ -157,9 +157,9 @@ def test_a_function_that_is_not_there_is_refused_by_name(tmp_path):
         fast_autoaugment(write(tmp_path / "p.json", "[]") + "#found")
 
 
-def policy(**given: tuple[int, int]) -> list[int]:
+def policy(**numbers: tuple[int, int]) -> list[int]:
     """Return a policy's numbers: a probability and a magnitude of 10 for a transform's first place, 0 for all others."""
-    return [number for name in PBA for number in given.get(name, (0, 0))] + [0] * 30
+    return [number for name in PBA for number in numbers.get(name, (0, 0))] + [0] * 30
 
 
 def change(before, after, *, epoch, trial="1", clone="1") -> str:
@@ -172,9 +172,9 @@ def schedule(path, lines, **run: int):
 
 def test_pbas_magnitudes_are_tenths_of_its_ranges(tmp_path):
     numbers = policy(rotate=(10, 7), solarize=(10, 3), translate_x=(10, 9), color=(10, 2), cutout=(10, 4), posterize=(10, 6))
-    found = magnitudes(schedule(tmp_path / "s", [change(numbers, numbers, epoch=1)]).at(0)(9000, rng=rng.generator(0)))
-    del found["identity"]
-    assert found == {
+    result = magnitudes(schedule(tmp_path / "s", [change(numbers, numbers, epoch=1)]).at(0)(9000, rng=rng.generator(0)))
+    del result["identity"]
+    assert result == {
         "rotate": {21.0, -21.0},
         "solarize": {256.0 - 76},
         "translate_x": {0.2812, -0.2812},  # 9 of 32 pixels
@@ -183,8 +183,8 @@ def test_pbas_magnitudes_are_tenths_of_its_ranges(tmp_path):
         "posterize": {2.0},
     }
     most = policy(posterize=(10, 10))
-    found = magnitudes(schedule(tmp_path / "most", [change(most, most, epoch=1)]).at(0)(900, rng=rng.generator(0)))
-    assert found["posterize"] == {0.0}  # none of 4 bits is left
+    result = magnitudes(schedule(tmp_path / "most", [change(most, most, epoch=1)]).at(0)(900, rng=rng.generator(0)))
+    assert result["posterize"] == {0.0}  # none of 4 bits is left
 
 
 def test_pba_applies_none_one_or_two_in_random_order(tmp_path):
@@ -192,8 +192,8 @@ def test_pba_applies_none_one_or_two_in_random_order(tmp_path):
     plan = schedule(tmp_path / "s", [change(sure, sure, epoch=1)]).at(0)(20_000, rng=rng.generator(0))
     idle = plan.names.index("identity")
     counts = Counter((row != idle).sum().item() for row in plan.ops)
-    for count, share in ((0, 0.2), (1, 0.3), (2, 0.5)):
-        assert counts[count] / 20_000 == pytest.approx(share, abs=0.02)
+    for count, fraction in ((0, 0.2), (1, 0.3), (2, 0.5)):
+        assert counts[count] / 20_000 == pytest.approx(fraction, abs=0.02)
     pairs = Counter(tuple(row) for row in plan.ops.tolist() if idle not in row)
     assert len(pairs) == 6  # both orders of three pairs
     assert max(pairs.values()) < 1.2 * min(pairs.values())
@@ -206,11 +206,11 @@ def test_a_schedule_is_stretched_over_the_run(tmp_path):
     """Searched for 10 epochs with changes at 2 and 5: over 20 epochs of 3 steps they come at steps 12 and 30."""
     one, two, three = policy(invert=(10, 0)), policy(equalize=(10, 0)), policy(smooth=(0, 0), cutout=(10, 5))
     lines = [change(one, two, epoch=2), change({"hp_policy": two}, {"hp_policy": three}, epoch=5)]
-    found = schedule(tmp_path / "s", lines, epochs=20, epoch_steps=3)
-    assert found.ends == (12, 30)
+    result = schedule(tmp_path / "s", lines, epochs=20, epoch_steps=3)
+    assert result.ends == (12, 30)
 
     def used(step: int) -> set[str]:
-        plan = draw(found, "none", 200, seed=0, step=step)
+        plan = draw(result, "none", 200, seed=0, step=step)
         return {plan.names[op] for op in plan.ops.unique().tolist()} - {"identity"}
 
     expected = {0: "invert", 11: "invert", 12: "equalize", 29: "equalize", 30: "cutout", 10_000: "cutout"}
@@ -266,10 +266,10 @@ def test_any_text_is_a_policy_or_a_value_error(text, tmp_path_factory):
 
 
 def test_a_recipe_names_its_file_and_only_where_one_is_read(tmp_path):
-    data, last = load("digits"), Normalize((0.5,), (0.2,))
+    data, normalize = load("digits"), Normalize((0.5,), (0.2,))
 
     def build(**values: str):
-        return build_policy(Recipe(model="mlp", **values), torch.nn.Identity(), data, last)
+        return build_policy(Recipe(model="mlp", **values), torch.nn.Identity(), data, normalize)
 
     file = write(tmp_path / "p.json", [[["Invert", 1.0, 0.5], ["Rotate", 0.5, 1.0]]])
     assert isinstance(build(policy="fastautoaugment", policy_file=file), Plain)
@@ -280,8 +280,8 @@ def test_a_recipe_names_its_file_and_only_where_one_is_read(tmp_path):
 
 
 def test_every_level_of_both_formats_is_one_that_our_transforms_take(tmp_path):
-    shares = [k / 20 for k in range(21)]
-    pairs = [[[name, 1, share], [name, 1, 1 - share]] for name in FAST_AUTOAUGMENT for share in shares]
+    fractions = [k / 20 for k in range(21)]
+    pairs = [[[name, 1, fraction], [name, 1, 1 - fraction]] for name in FAST_AUTOAUGMENT for fraction in fractions]
     fast_autoaugment(write(tmp_path / "p.json", pairs))
     for magnitude in range(11):
         numbers = [10, magnitude] * 30

@@ -1,4 +1,4 @@
-"""Partners by class: in the share that is asked, uniform over those allowed, of the same batch."""
+"""Partners by class: the requested fraction, uniform over the allowed ones, of the same batch."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,17 +17,17 @@ from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
 
 
-def redraw(plan: Plan, labels: torch.Tensor, share: float, *seeds: int) -> Plan:
-    return partners_by_class(plan, labels, share, [rng.generator(seed, "partners") for seed in seeds or (0,)])
+def redraw(plan: Plan, labels: torch.Tensor, fraction: float, *seeds: int) -> Plan:
+    return partners_by_class(plan, labels, fraction, [rng.generator(seed, "partners") for seed in seeds or (0,)])
 
 
-@given(seed=seeds, share=st.sampled_from([0.0, 1.0]), classes=st.integers(1, 4), size=st.integers(1, 9))
-def test_the_class_is_as_asked_where_there_is_one(seed, share, classes, size):
+@given(seed=seeds, fraction=st.sampled_from([0.0, 1.0]), classes=st.integers(1, 4), size=st.integers(1, 9))
+def test_the_class_is_the_requested_one_if_there_is_any(seed, fraction, classes, size):
     labels = torch.from_numpy(rng.generator(seed, "labels").integers(0, classes, size))
-    plan = redraw(mixup()(size, rng=rng.generator(seed)), labels, share, seed)
+    plan = redraw(mixup()(size, rng=rng.generator(seed)), labels, fraction, seed)
     partners = plan.partners[:, 0]
     for i, label in enumerate(labels.tolist()):
-        allowed = [j for j in range(size) if (labels[j] == label) == (share == 1) and j != i]
+        allowed = [j for j in range(size) if (labels[j] == label) == (fraction == 1) and j != i]
         assert int(partners[i]) in (allowed or [i])
 
 
@@ -36,8 +36,10 @@ def test_shares_and_partners_are_uniform():
     plan = redraw(mixup()(len(labels), rng=rng.generator(1)), labels, 0.25)
     same = (labels[plan.partners[:, 0]] == labels).double().mean()
     assert same == pytest.approx(0.25, abs=0.01)
-    for share, expected in ((1.0, {1, 2}), (0.0, {3, 4, 5})):
-        counts = Counter(int(redraw(mixup()(6, rng=rng.generator(i)), labels[:6], share, i).partners[0, 0]) for i in range(900))
+    for fraction, expected in ((1.0, {1, 2}), (0.0, {3, 4, 5})):
+        counts = Counter(
+            int(redraw(mixup()(6, rng=rng.generator(i)), labels[:6], fraction, i).partners[0, 0]) for i in range(900)
+        )
         assert set(counts) == expected
         assert all(abs(count - 900 / len(expected)) < 90 for count in counts.values())
 
@@ -67,11 +69,11 @@ def test_rows_that_mix_in_their_own_image_stay():
 def test_refusals():
     with pytest.raises(ValueError, match="same_class needs class numbers"):
         redraw(mixup()(2, rng=rng.generator(0)), torch.tensor([0, 1]).repeat(2, 1), 0.5)
-    for share in (-0.5, 1.5, float("nan")):
+    for fraction in (-0.5, 1.5, float("nan")):
         with pytest.raises(ValueError, match="same_class must lie in"):
-            Plain(mixup(), classes=2, same_class=share)
+            Plain(mixup(), classes=2, same_class=fraction)
         with pytest.raises(ValueError, match="same_class is out of range"):
-            Recipe(same_class=share)
+            Recipe(same_class=fraction)
     digits = load("digits")
     with pytest.raises(ValueError, match="same_class is for policies that do not use the model"):
         build_policy(Recipe(policy="uncertain", same_class=0.5), torch.nn.Identity(), digits, Normalize((0.0,), (1.0,)))

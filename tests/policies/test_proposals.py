@@ -45,8 +45,8 @@ def test_transforms_of_a_row_are_distinct(seed, depth):
 def test_half_of_them_fire():
     plan = uniform(2)(40_000, rng=rng.generator(0))
     fired = Counter((plan.ops >= 0).sum(1).tolist())
-    for count, share in ((0, 0.25), (1, 0.5), (2, 0.25)):
-        assert abs(fired[count] / 40_000 - share) < 0.01
+    for count, fraction in ((0, 0.25), (1, 0.5), (2, 0.25)):
+        assert abs(fired[count] / 40_000 - fraction) < 0.01
 
 
 def test_levels_are_uniform_over_the_range():
@@ -66,8 +66,8 @@ def test_levels_are_uniform_over_the_range():
 def test_partners_are_rows_of_other_images(seed, size, candidates):
     plan = uniform(2, transforms=("mixup", "cutmix"), probability=1.0)(size, rng=rng.generator(seed), candidates=candidates)
     assert plan.source.tolist() == [image for image in range(size) for _ in range(candidates)]
-    own = plan.source[plan.partners] == plan.source.unsqueeze(1)
-    assert own.all() if size == 1 else not own.any()
+    same = plan.source[plan.partners] == plan.source.unsqueeze(1)
+    assert same.all() if size == 1 else not same.any()
 
 
 def test_partners_are_uniform_over_the_other_rows():
@@ -101,7 +101,7 @@ def test_a_draw_is_a_function_of_its_generator(seed):
 )
 def test_batches_drawn_together_are_those_drawn_alone(propose):
     generators = [[rng.generator(seed, "x") for seed in (4, 0, 9)] for _ in range(2)]
-    alone = side_by_side([propose(5, rng=own) for own in generators[0]], 5)
+    alone = side_by_side([propose(5, rng=generator) for generator in generators[0]], 5)
     assert draw_together(propose, 5, generators[1]).to_json() == alone.to_json()
 
 

@@ -20,29 +20,29 @@ FOURTEEN = {
 
 def test_randaugment_at_9_of_30():
     plan = outspan.randaugment(2, 9)(4000, rng=rng.generator(0))
-    found = magnitudes(plan)
-    assert set(found) == FOURTEEN
-    assert found["rotate"] == {9.0, -9.0}
-    assert found["shear_x"] == {0.09, -0.09}
-    assert found["translate_y"] == {round(sign * 0.3 * 150 / 331, 4) for sign in (-1, 1)}
-    assert found["color"] == {1.27, 0.73}
-    assert found["posterize"] == {6.8}  # rounds to 7 bits
-    assert found["solarize"] == {179.2}
+    result = magnitudes(plan)
+    assert set(result) == FOURTEEN
+    assert result["rotate"] == {9.0, -9.0}
+    assert result["shear_x"] == {0.09, -0.09}
+    assert result["translate_y"] == {round(sign * 0.3 * 150 / 331, 4) for sign in (-1, 1)}
+    assert result["color"] == {1.27, 0.73}
+    assert result["posterize"] == {6.8}  # rounds to 7 bits
+    assert result["solarize"] == {179.2}
     counts = Counter(plan.ops.flatten().tolist()).values()
     assert max(counts) < 1.3 * min(counts)
 
 
 def test_trivialaugment_wide_reaches_what_its_paper_says():
     plan = outspan.trivialaugment()(40_000, rng=rng.generator(0))
-    found = magnitudes(plan)
+    result = magnitudes(plan)
     assert plan.ops.shape[1] == 1
-    assert set(found) == FOURTEEN
-    assert (min(found["rotate"]), max(found["rotate"]), len(found["rotate"])) == (-135, 135, 61)
-    assert max(found["shear_x"]) == 0.99
-    assert max(found["translate_x"]) == 1.0  # 32 of 32 pixels
-    assert (min(found["brightness"]), max(found["brightness"])) == (0.01, 1.99)
-    assert (min(found["posterize"]), max(found["posterize"])) == (2, 8)
-    assert (min(found["solarize"]), max(found["solarize"])) == (0, 256)
+    assert set(result) == FOURTEEN
+    assert (min(result["rotate"]), max(result["rotate"]), len(result["rotate"])) == (-135, 135, 61)
+    assert max(result["shear_x"]) == 0.99
+    assert max(result["translate_x"]) == 1.0  # 32 of 32 pixels
+    assert (min(result["brightness"]), max(result["brightness"])) == (0.01, 1.99)
+    assert (min(result["posterize"]), max(result["posterize"])) == (2, 8)
+    assert (min(result["solarize"]), max(result["solarize"])) == (0, 256)
     wide = magnitudes(outspan.trivialaugment(side=224)(40_000, rng=rng.generator(0)))
     assert max(wide["translate_x"]) == round(32 / 224, 4)
     narrow = magnitudes(outspan.trivialaugment(wide=False)(40_000, rng=rng.generator(0)))
@@ -50,9 +50,9 @@ def test_trivialaugment_wide_reaches_what_its_paper_says():
 
 
 def test_uniformaugment_applies_half_of_two():
-    found = magnitudes(outspan.uniformaugment()(20_000, rng=rng.generator(1)))
-    assert set(found) == FOURTEEN - {"identity"} | {"invert", "cutout"}
-    assert max(found["cutout"]) == pytest.approx(0.2, abs=0.001)
+    result = magnitudes(outspan.uniformaugment()(20_000, rng=rng.generator(1)))
+    assert set(result) == FOURTEEN - {"identity"} | {"invert", "cutout"}
+    assert max(result["cutout"]) == pytest.approx(0.2, abs=0.001)
     plan = outspan.uniformaugment()(40_000, rng=rng.generator(0))
     assert abs((plan.ops >= 0).double().mean() - 0.5) < 0.01
     assert len({round(level, 3) for level in plan.levels.flatten().tolist()}) > 1000
@@ -68,14 +68,14 @@ def test_autoaugment_draws_25_pairs_alike(data):
 
 def test_autoaugment_is_the_published_one():
     plan = outspan.autoaugment("cifar")(100_000, rng=rng.generator(0))
-    found = magnitudes(plan)
+    result = magnitudes(plan)
     # Contrast 6 and 7 of 9 between 0.1 and 1.9; rotate 2 of 9 of 30 degrees; shear_y 8 and 7 of 9 of 0.3.
-    assert found["contrast"] == {1.3, 1.5}
-    assert found["rotate"] == {round(sign * 30 * 2 / 9, 4) for sign in (-1, 1)}
-    assert found["shear_y"] == {round(sign * 0.3 * m / 9, 4) for sign in (-1, 1) for m in (7, 8)}
+    assert result["contrast"] == {1.3, 1.5}
+    assert result["rotate"] == {round(sign * 30 * 2 / 9, 4) for sign in (-1, 1)}
+    assert result["shear_y"] == {round(sign * 0.3 * m / 9, 4) for sign in (-1, 1) for m in (7, 8)}
     # Inversion comes in three pairs, with probabilities 0.1, 0 and 0.1.
-    share = (plan.ops == plan.names.index("invert")).double().sum() / 100_000
-    assert abs(share - (0.1 + 0.0 + 0.1) / 25) < 0.002
+    fraction = (plan.ops == plan.names.index("invert")).double().sum() / 100_000
+    assert abs(fraction - (0.1 + 0.0 + 0.1) / 25) < 0.002
 
 
 def test_mixup_weights_follow_beta():

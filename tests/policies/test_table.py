@@ -38,8 +38,8 @@ def test_a_key_changes_what_a_policy_makes_where_it_takes_it_and_not_elsewhere(n
     recipe = Recipe(policy=name, transforms="rotate,posterize" if name == "blend" else "paper16")
     usual = made(recipe)
     for key, value in CHANGES.items():
-        found = made(replace(recipe, **{key: value}))
-        same = all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(found, usual, strict=True))
+        result = made(replace(recipe, **{key: value}))
+        same = all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(result, usual, strict=True))
         assert same == (key not in POLICIES[name].keys), key
         assert ignored_keys([key, "lr"], name) == ([key] if same else [])
 
@@ -57,9 +57,9 @@ def test_every_key_of_a_policy_is_tried_here_or_with_files_and_adversaries():
 
 
 def test_transforms_of_text_are_refused_for_images_before_anything_is_drawn():
-    digits, model, last = load("digits"), torch.nn.Identity(), Normalize((0.1,), (0.3,))
+    digits, model, normalize = load("digits"), torch.nn.Identity(), Normalize((0.1,), (0.3,))
     for policy in ("uncertain", "random", "sequence"):
         recipe = Recipe(policy=policy, transforms="rotate,switchout")
         with pytest.raises(ValueError, match="transform 'switchout' is not for images: use one of identity, auto_contrast"):
-            build_policy(recipe, model, digits, last)
-    build_policy(Recipe(policy="randaugment", transforms="switchout"), model, digits, last)  # which does not ask for them
+            build_policy(recipe, model, digits, normalize)
+    build_policy(Recipe(policy="randaugment", transforms="switchout"), model, digits, normalize)  # which does not ask for them

@@ -221,8 +221,8 @@ def test_a_module_that_takes_its_reduction_is_a_loss():
     policies = [
         Uncertain(network(), uniform(2), preprocess=NORMALIZE, loss=loss) for loss in (Focal(), outspan.soft_cross_entropy)
     ]
-    found = [policy(*batch(), step=0) for policy in policies]
-    assert torch.equal(found[0].inputs, found[1].inputs)
+    batches = [policy(*batch(), step=0) for policy in policies]
+    assert torch.equal(batches[0].inputs, batches[1].inputs)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_module_that_takes_its_reduction_is_a_loss():
 )
 def test_a_policy_goes_to_another_process_and_draws_the_same(propose):
     for policy in (Plain(propose, classes=5, defaults="cifar"), Uncertain(network(), propose, candidates=2, defaults="cifar")):
-        there, here = (own(*batch(), step=3) for own in (pickle.loads(pickle.dumps(policy)), policy))  # noqa: S301
+        there, here = (each(*batch(), step=3) for each in (pickle.loads(pickle.dumps(policy)), policy))  # noqa: S301
         assert there.drawn.to_json() == here.drawn.to_json()
         assert torch.equal(there.inputs, here.inputs)
 
@@ -330,10 +330,10 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
         Plain(uniform(), classes=2, preprocess=PadTokens())(images, labels, step=0)
     with pytest.raises(ValueError, match="preprocess must have one mean per channel, got 1 for images of 3"):
         Plain(uniform(), classes=2, preprocess=Normalize((0.5,), (0.5,)))(images, labels, step=0)
-    for found, what in (({}, "dict"), (torch.zeros(16, 2, 1), r"a tensor \[16, 2, 1\]")):
-        said = torch.nn.Linear(1, 1)
-        said.forward = lambda _, found=found: found
-        with pytest.raises(ValueError, match=rf"the model must return logits, a tensor \[B, classes\], got {what}"):
-            Uncertain(said, uniform(), classes=2)(images, labels, step=0)
+    for output, description in (({}, "dict"), (torch.zeros(16, 2, 1), r"a tensor \[16, 2, 1\]")):
+        model = torch.nn.Linear(1, 1)
+        model.forward = lambda _, output=output: output
+        with pytest.raises(ValueError, match=rf"the model must return logits, a tensor \[B, classes\], got {description}"):
+            Uncertain(model, uniform(), classes=2)(images, labels, step=0)
     with pytest.raises(ValueError, match="transforms must be a tuple of names, got the string 'geometric'"):
         uniform(transforms="geometric")

@@ -1,4 +1,4 @@
-"""The last step."""
+"""Normalization, alone and fused with a plan."""
 
 from fractions import Fraction
 
@@ -8,6 +8,7 @@ import torch
 
 from conftest import FAST, make_images, run_on
 from outspan import TRANSFORMS, Normalize, apply, rng, uniform
+from outspan.transforms.normalize import SCALE, Preprocess
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -20,8 +21,8 @@ def test_fused_is_the_same_as_afterwards(channels, dtype, channels_last, backend
     count, *size = (9, 13, 70) if backend in FAST else (3, 5, 11)  # Triton's interpreter takes seconds
     images = make_images(0, count, channels, *size)
     plan = uniform(3, transforms=tuple(TRANSFORMS))(count, rng=rng.generator(0), candidates=2)
-    last = Normalize(MEAN[:channels], STD[:channels], dtype, channels_last)
-    fused = run_on(backend, images, plan, normalize=last)
+    normalize = Normalize(MEAN[:channels], STD[:channels], dtype, channels_last)
+    fused = run_on(backend, images, plan, normalize=normalize)
     after = Normalize(MEAN[:channels], STD[:channels], dtype, channels_last)(apply(images, plan))
     assert fused.dtype == dtype
     assert torch.equal(fused, after)
@@ -77,3 +78,22 @@ def test_refuses_images_of_other_channels():
 def test_numbers_of_bytes_are_refused():
     with pytest.raises(ValueError, match="divide mean and std by 255"):
         Normalize((125.0, 123.0, 114.0), (60.0, 60.0, 60.0))
+
+
+def test_execute_is_apply_and_normalize_with_the_mean_as_fill():
+    images = torch.randint(0, 256, (4, 3, 8, 8), dtype=torch.uint8)
+    plan = uniform(2, transforms=("cutout", "rotate"))(4, rng=rng.generator(0), candidates=2)
+    normalize = Normalize((0.5, 0.25, 1.2), (0.5, 0.5, 0.5))
+    assert normalize.fill == (128, 64, 255)
+    assert torch.equal(normalize.execute(images, plan), normalize(apply(images, plan, fill=normalize.fill)))
+    assert torch.equal(SCALE.execute(images, plan), (apply(images, plan).double() / 255).float())
+    assert torch.equal(SCALE(images), (images.double() / 255).float())
+    assert isinstance(normalize, Preprocess)
+
+
+def test_inputs_that_are_not_images_are_refused():
+    for preprocess in (Normalize(MEAN, STD), SCALE):
+        for inputs, description in ((["a film"], "a list of str"), (torch.zeros(2, 3), r"torch.float32 \[2, 3\]")):
+            with pytest.raises(ValueError, match=rf"images must be a uint8 tensor \[B, C, H, W\], got {description}"):
+                preprocess.check(inputs)
+        preprocess.check(torch.zeros(2, 3, 4, 4, dtype=torch.uint8))

@@ -21,10 +21,8 @@ import torch
 from outspan import Plan, apply, train
 from outspan.cli import main
 from outspan.data.sets import load
-from outspan.text.apply import apply as apply_to_text
-from outspan.text.documents import Documents
-from outspan.text.models import load_tokenizer
-from outspan.text.tokens import encode
+from outspan.text import Documents, encode, load_tokenizer
+from outspan.text import apply as apply_to_text
 from pillow import apply_with_pillow
 
 images = load("digits").test.images[:8]

@@ -21,7 +21,7 @@ from made import make_folder, make_official
 from outspan.cli import main
 from outspan.config import tomllib
 from outspan.reproduce import status
-from outspan.text import backtranslate
+from outspan.text import backtranslation
 from reviews import make_reviews, write_model
 
 ROOT = Path(__file__).parent.parent
@@ -117,7 +117,7 @@ def test_the_python_blocks_run(page, workplace, tiny_bert, unchecked, one_thread
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
 def test_the_commands_run(page, workplace, tiny_bert, timm, monkeypatch, capsys, unchecked, one_thread):
-    monkeypatch.setattr(backtranslate, "ENGINES", {"apertium": lambda pair: Reversing()})
+    monkeypatch.setattr(backtranslation, "ENGINES", {"apertium": lambda pair: Reversing()})
     for name in {"mnist", "cifar10"} & set(re.findall(r"\w+", page.read_text())) if page.name in OFFICIAL else ():
         make_official(name, workplace / "data")
     for language, text in blocks(page):

@@ -16,7 +16,7 @@ def test_one_class_is_refused(tiny, tmp_path, run):
     with np.load(tiny) as file:
         np.savez(tmp_path / "one.npz", **dict(file) | {"train_labels": np.zeros(60, int), "test_labels": np.zeros(60, int)})
     refused = run("train", "--data", tmp_path / "one.npz", "-o", tmp_path / "run", code=2)
-    assert "one.npz: needs two classes or more, got '0' alone" in refused
+    assert "one.npz: needs at least two classes, got '0' only" in refused
 
 
 @pytest.mark.filterwarnings("ignore:only .baseline. crops")

@@ -56,7 +56,7 @@ def test_the_line_names_the_key(made, tmp_path, key):
     _, tensors, metadata = made
     for changed in ({k: v for k, v in metadata.items() if k != key}, {**metadata, key: -5}):
         write(tmp_path / "step-000000004.safetensors", tensors, json.dumps(changed))
-        with pytest.raises(ValueError, match=f"no whole checkpoint, step-000000004.safetensors damaged .*'{key}'"):
+        with pytest.raises(ValueError, match=f"no complete checkpoint, step-000000004.safetensors damaged .*'{key}'"):
             load_model(tmp_path)
 
 

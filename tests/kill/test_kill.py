@@ -26,7 +26,7 @@ def test_killed_at_random_instants_it_ends_the_same():
 def test_the_drill_sees_a_save_in_place_and_randomness_that_is_not_addressed(sabotage):
     code, text = drill("--scenarios", "train", "--runs", "3", "--sabotage", sabotage)
     assert code == 1, text
-    assert {"save": "no whole checkpoint", "stream": "differs from"}[sabotage] in text
+    assert {"save": "no complete checkpoint", "stream": "differs from"}[sabotage] in text
 
 
 @pytest.mark.slow

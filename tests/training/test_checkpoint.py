@@ -57,7 +57,7 @@ def test_cut_at_every_byte_it_falls_back(tmp_path):
 def test_a_damaged_later_one_costs_nothing_and_all_damaged_is_refused(tmp_path):
     for step in (18, 20):
         checkpoint.save(tmp_path, step, TENSORS, META).write_bytes(b"damaged")
-    with pytest.raises(ValueError, match="no whole checkpoint, step-000000020"):
+    with pytest.raises(ValueError, match="no complete checkpoint, step-000000020"):
         checkpoint.load(tmp_path)
     checkpoint.save(tmp_path, 10, TENSORS, META)
     assert same(checkpoint.load(tmp_path), 10)

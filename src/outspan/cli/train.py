@@ -47,13 +47,13 @@ def train_command(
     from outspan.training.train import train
 
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
-    given = build_recipe(recipe, read_changes([*options, *(changes or [])]), noun_of)
-    check_recipe(given)
-    if unused := ignored_keys(read_changes(changes or []), given.policy):
-        echo(f"outspan: policy {given.policy} ignores these keys: {', '.join(unused)}", err=True)
+    built = build_recipe(recipe, read_changes([*options, *(changes or [])]), noun_of)
+    check_recipe(built)
+    if unused := ignored_keys(read_changes(changes or []), built.policy):
+        echo(f"outspan: policy {built.policy} ignores these keys: {', '.join(unused)}", err=True)
     with training_progress(reads=True) as on_step:
         summary = train(
-            scaled(given, scale),
+            scaled(built, scale),
             out=out,
             device=device(),
             compile=compile,

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file with a digest over tensors and metadata; whole, or not there; the newest wins."""
+"""Checkpoints: one safetensors file with a digest over tensors and metadata. A file is complete or not there."""
 
 import errno
 import hashlib
@@ -25,8 +25,8 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-_KEPT = 2  # the newest, and the one before in case the newest is found damaged
-# What an optimizer keeps for a parameter, and what it is called in a checkpoint.
+_KEPT = 2  # the newest, and the one before in case the newest is damaged
+# The buffers that an optimizer has for a parameter, and their names in a checkpoint.
 _BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
 
 
@@ -38,36 +38,38 @@ class Checkpoint(NamedTuple):
 
 
 def pack(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return all that a model and its optimizer carry from step to step."""
-    found = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    """Return all tensors that a model and its optimizer keep between steps."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for name, parameter in model.named_parameters():
-        for kind, buffer in optimizer.state.get(parameter, {}).items():
+        for key, buffer in optimizer.state.get(parameter, {}).items():
             if buffer is not None:
-                found[f"{_BUFFERS.get(kind, kind)}.{name}"] = buffer
-    return found
+                tensors[f"{_BUFFERS.get(key, key)}.{name}"] = buffer
+    return tensors
 
 
 @torch.no_grad()
 def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put back what was packed; tensors that are not this model's and this optimizer's are a ValueError."""
+    """Load packed tensors; those of another model or optimizer are a ValueError."""
     check_tensors(tensors, model, optimizer)
     model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
     for name, parameter in model.named_parameters():
-        for kind, short in _BUFFERS.items():
+        for key, short in _BUFFERS.items():
             if (stored := tensors.get(f"{short}.{name}")) is not None:
                 like = torch.empty_like(parameter) if stored.shape == parameter.shape else stored.to(parameter.device)
-                optimizer.state[parameter][kind] = like.copy_(stored)  # laid out as the parameter is
+                optimizer.state[parameter][key] = like.copy_(stored)  # with the memory layout of the parameter
 
 
 def check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer; a policy checks its own."""
+    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer. Policies check theirs."""
     required = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     buffers: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
-        own = {f"{_BUFFERS[kind]}.{name}": torch.empty(()) if kind == "step" else parameter for kind in _kinds(optimizer)}
-        buffers |= own
-        if own.keys() & tensors.keys():  # a parameter without a gradient has none of them
-            required |= own
+        expected = {
+            f"{_BUFFERS[key]}.{name}": torch.empty(()) if key == "step" else parameter for key in _buffer_keys(optimizer)
+        }
+        buffers |= expected
+        if expected.keys() & tensors.keys():  # a parameter without a gradient has none of them
+            required |= expected
     if buffers and not buffers.keys() & tensors.keys():
         raise ValueError("the checkpoint has no optimizer state: training cannot resume from it")
     if missing := required.keys() - tensors.keys():
@@ -79,50 +81,50 @@ def check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: to
         if name not in known:
             raise ValueError(f"the checkpoint has a tensor {shown(name)}, which neither the model nor its optimizer has")
         if (tensor.shape, tensor.dtype) != (known[name].shape, known[name].dtype):
-            expected = f"{known[name].dtype} {list(known[name].shape)}"
-            raise ValueError(f"the checkpoint's tensor {name!r} must be {expected}, got {tensor.dtype} {list(tensor.shape)}")
+            allowed = f"{known[name].dtype} {list(known[name].shape)}"
+            raise ValueError(f"the checkpoint's tensor {name!r} must be {allowed}, got {tensor.dtype} {list(tensor.shape)}")
 
 
-def _kinds(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
-    """Return the names of the buffers that an optimizer keeps for each updated parameter."""
+def _buffer_keys(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
+    """Return the names of the buffers that an optimizer has for each updated parameter."""
     if isinstance(optimizer, torch.optim.SGD):
         return ("momentum_buffer",) if optimizer.defaults["momentum"] else ()
     return ("step", "exp_avg", "exp_avg_sq")
 
 
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], metadata: Metadata) -> Path:
-    """Write the checkpoint of a step and remove those before the last but one."""
+    """Write the checkpoint of a step, and remove all older ones except one."""
     text = json.dumps({**metadata, "step": step})
-    cpu = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    cpu = _unshared({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
     path = folder / f"step-{step:09d}.safetensors"
     write_whole(path, lambda partial: partial.write_bytes(data))
-    for old in [file for file in _files(folder) if file <= path][_KEPT:]:  # a later one is damaged: it was not loaded
+    for old in [file for file in _files(folder) if file <= path][_KEPT:]:  # a later file is damaged, since it was not loaded
         old.unlink()
     return path
 
 
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors of which no two share memory, as tied weights do: the file has each."""
-    found: dict[str, Tensor] = {}
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors without shared memory, such as that of tied weights: the file stores each."""
+    result: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
         place = tensor.untyped_storage().data_ptr()
-        found[name] = tensor.clone() if place in seen else tensor
+        result[name] = tensor.clone() if place in seen else tensor
         seen.add(place)
-    return found
+    return result
 
 
-_PATIENCE = 5.0  # seconds: a killed owner keeps its lock until the system has taken it down
+_PATIENCE = 5.0  # seconds: a killed process keeps its lock until the system has removed it
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-_unlocked: set[int] = set()  # the file systems named in a warning already
+_unlocked: set[int] = set()  # file systems that a warning has named
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Refuse a folder in which another process trains; the lock ends with this process, however that ends.
+    """Refuse a folder in which another process trains. The lock ends with this process, also if it is killed.
 
-    Child processes do not share the lock. A folder that cannot be written, as on a read-only mount, needs no lock. Where
+    Child processes do not share the lock. A folder that is not writable, as on a read-only mount, needs no lock. If
     the file system has no locks, a warning says so, once per file system.
     """
     try:
@@ -137,7 +139,7 @@ def locked(folder: Path) -> Iterator[None]:
         _lock(handle, folder)
         yield
     finally:
-        if handle in _inherited:  # not in a forked child, where its number may be another file's by now
+        if handle in _inherited:  # not in a forked child, where the number may be that of another file
             _inherited.discard(handle)
             os.close(handle)
 
@@ -162,11 +164,11 @@ def _lock(handle: int, folder: Path) -> None:
         warnings.warn(f"{folder}: this file system has no locks; make sure that no other process trains there", stacklevel=3)
 
 
-_inherited: set[int] = set()  # descriptors of locks, which a forked child has, too
+_inherited: set[int] = set()  # descriptors of locks, which a forked child has as well
 
 
 def _close_inherited() -> None:
-    """Close a parent's locks in its forked child: a data worker that outlives its parent must not hold the folder."""
+    """Close the locks of the parent in a forked child: a data worker that outlives its parent must not lock the folder."""
     for handle in _inherited:
         os.close(handle)
     _inherited.clear()
@@ -177,32 +179,32 @@ if hasattr(os, "register_at_fork"):
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether there is a checkpoint, whole or not."""
+    """Return whether there is a checkpoint, complete or not."""
     return bool(_files(folder))
 
 
 def load(folder: Path, table: Mapping[str, Check] = RUN) -> Checkpoint | None:
-    """Return the newest checkpoint that is whole, or None where there is none; a ValueError where all are damaged.
+    """Return the newest complete checkpoint, or None if there is none; a ValueError if all are damaged.
 
-    `table` says what its metadata must be; by default, that of a run.
+    `table` has the checks of its metadata; by default those of a run.
     """
     damaged: dict[str, str] = {}
     for path in _files(folder):
         try:
             return read(path, table)
         except ValueError as error:
-            damaged[path.name] = str(error).removeprefix(f"{path}: ")  # the one before it is still there
+            damaged[path.name] = str(error).removeprefix(f"{path}: ")  # the one before is still there
     if damaged:
         reason = next(iter(damaged.values()))
         how = "remove them to start over, or use the version of outspan that wrote them"
-        raise ValueError(f"{folder}: no whole checkpoint, {', '.join(damaged)} damaged ({reason}); {how}")
+        raise ValueError(f"{folder}: no complete checkpoint, {', '.join(damaged)} damaged ({reason}); {how}")
     return None
 
 
 def read(path: Path, table: Mapping[str, Check] = RUN) -> Checkpoint:
-    """Return the tensors and metadata of one file; anything but a whole checkpoint is a ValueError.
+    """Return the tensors and metadata of one file; anything but a complete checkpoint is a ValueError.
 
-    A file that the system does not let us read is an OSError: it may be whole, so that none before it may be used instead.
+    A file without permission to read is an OSError: it may be complete, so an older one must not be used instead.
     """
     with open(path, "rb") as file:
         file.read(1)
@@ -211,7 +213,7 @@ def read(path: Path, table: Mapping[str, Check] = RUN) -> Checkpoint:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
-        raise ValueError(f"{path}: not a whole checkpoint ({first_line(error)})") from None
+        raise ValueError(f"{path}: not a complete checkpoint ({first_line(error)})") from None
     text = header.get("meta", "")
     if header.get("digest") != _digest(tensors, text):
         raise ValueError(f"{path}: its digest does not match: the file is damaged")

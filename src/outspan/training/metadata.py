@@ -1,4 +1,4 @@
-"""What the metadata of a checkpoint must be: one table of keys and checks."""
+"""The checks of the metadata of a checkpoint: one table of keys."""
 
 import math
 import sys
@@ -10,7 +10,7 @@ from outspan.config import stored_recipe
 from outspan.messages import shown
 
 Metadata = dict[str, Any]  # of a checkpoint, as JSON has it
-Check = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and what is
+Check = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and which values are
 _LARGEST = 2**63 - 1
 _METRICS = ("epoch", "step", "train_loss", "test_accuracy")
 
@@ -20,7 +20,7 @@ def _is_count(value: Any, least: int = 0) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # a larger whole number is no float
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # a larger integer cannot be a float
 
 
 def _is_amount(value: Any) -> bool:
@@ -54,7 +54,7 @@ def _is_chosen(value: Any) -> bool:
 _OBJECT: Check = (lambda value: type(value) is dict, "an object")
 _DIGEST: Check = (_is_text, "text")
 _STEP: Mapping[str, Check] = MappingProxyType({"step": (_is_count, "an integer of at least 0")})
-# A key within another is written with a dot; "?" marks one that may be missing.
+# A dot separates a key from the key of its object; "?" marks a key that may be missing.
 RUN: Mapping[str, Check] = MappingProxyType(
     {
         **_STEP,
@@ -77,7 +77,7 @@ RUN: Mapping[str, Check] = MappingProxyType(
         "metrics": (lambda value: _is_list(value, _is_row), f"a list of objects with numbers for {', '.join(_METRICS)}"),
     }
 )
-# Of several models that are trained as one.
+# Of several models that are trained at once.
 ENSEMBLE: Mapping[str, Check] = MappingProxyType(
     {**_STEP, "members": (lambda value: _is_list(value, lambda one: type(one) is dict, 1), "a list of recipes")}
 )
@@ -91,7 +91,7 @@ def check_metadata(metadata: Any, table: Mapping[str, Check]) -> None:
         *parents, name = key.rstrip("?").split(".")
         values = metadata
         for parent in parents:
-            values = values[parent]  # an object: it stands before its keys in the table
+            values = values[parent]  # an object: the table has it before its keys
         if name not in values:
             if key.endswith("?"):
                 continue
@@ -109,7 +109,7 @@ def _check_run(metadata: Mapping[str, Any]) -> None:
     except ValueError as error:
         raise ValueError(f"metadata 'recipe': {error}") from None
     data, step = metadata["data"], metadata["step"]
-    channels = data["shape"][0] if len(data["shape"]) == 3 else 0  # texts have no statistics
+    channels = sum(data["shape"][:-2])  # of [C, H, W]; [T] has none
     for key in ("mean", "std"):
         if len(data[key]) != channels:
             raise ValueError(f"metadata 'data.{key}' must have {channels} values, got {len(data[key])}")

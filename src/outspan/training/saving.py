@@ -50,5 +50,5 @@ def restore_run(stored: checkpoint.Checkpoint, state: State, policy: object) -> 
     """Restore the state of a run, and of a policy that learns; tensors of another model are a ValueError."""
     state.restore(*stored)
     if isinstance(policy, LearningPolicy):
-        own = {name.removeprefix(_POLICY): tensor for name, tensor in stored.tensors.items() if name.startswith(_POLICY)}
-        policy.load_state_dict(own)
+        tensors = stored.tensors.items()
+        policy.load_state_dict({name.removeprefix(_POLICY): tensor for name, tensor in tensors if name.startswith(_POLICY)})

@@ -126,13 +126,10 @@ class Plan:
         }
         for name, values in (("levels", levels), ("places", places), ("partners", partners)):
             fill_column(name, columns[name], values, steps)
-        return cls(
-            names,
-            ops,
-            *columns.values(),
-            torch.arange(rows) if source is None else torch.tensor(list(source), dtype=torch.int64),
-            torch.arange(rows) if out is None else torch.tensor(list(out), dtype=torch.int64),
-        )
+        every = list(range(rows))
+        columns["source"] = torch.tensor(every if source is None else list(source), dtype=torch.int64)
+        columns["out"] = torch.tensor(every if out is None else list(out), dtype=torch.int64)
+        return cls(names, ops, **columns)
 
     @classmethod
     def cat(cls, plans: Sequence["Plan"]) -> "Plan":

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from outspan import TRANSFORMS, Plan, apply, rng
+from outspan import TRANSFORMS, Plan, apply, devices, rng
 from outspan.kernels import cuda
 from outspan.kernels.cpu import _cpu, is_built, knows
 from outspan.training import pool
@@ -101,6 +101,12 @@ def side_by_side(request, monkeypatch):
         return ours, thread
 
     monkeypatch.setattr(pool, "_start", start)
+
+
+@pytest.fixture(autouse=True)
+def library_on_cpu(monkeypatch):
+    """Let library functions use the CPU by default, where results are bit-identical."""
+    monkeypatch.setattr(devices, "default_device", lambda: "cpu")
 
 
 @pytest.fixture

@@ -1,0 +1,49 @@
+"""Saving: how often, and never weights that are not finite."""
+
+from dataclasses import replace
+
+import pytest
+
+from outspan.training import checkpoint, saving
+from outspan.training.train import train
+from trained_runs import SMALL, few
+
+
+def test_a_slow_save_is_made_less_often(tmp_path, monkeypatch):
+    """By a clock of its own: a step takes a second, and so does a save."""
+    clock, saves = [0.0], []
+    monkeypatch.setattr(saving.time, "perf_counter", lambda: clock[0])
+
+    def tick(progress: dict) -> None:
+        clock[0] += 1.0
+
+    def slowly(folder, step, *_) -> None:
+        saves.append(step)
+        clock[0] += 1.0
+
+    monkeypatch.setattr(checkpoint, "save", slowly)
+    train(replace(SMALL, epochs=1, batch=5), out=tmp_path, splits=few(), save_every=0.001, on_step=tick)
+    assert saves == [2, 22, 40]  # at once; a save takes a twentieth of the time at most; at the end
+
+
+def test_it_saves_when_the_time_has_come(tmp_path, monkeypatch):
+    clock, steps = [0.0], []
+    monkeypatch.setattr(saving.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(checkpoint, "save", lambda folder, step, *_: steps.append(step))
+
+    def tick(progress: dict) -> None:
+        clock[0] += 1.0  # an epoch is ten steps, ten seconds
+
+    train(replace(SMALL, epochs=7), out=tmp_path, splits=few(), save_every=25.0, on_step=tick)
+    assert steps == [26, 51, 70]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
+    with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+, epoch \d+"):
+        train(replace(SMALL, lr=1e6, warmup=0.0, epochs=30, schedule="constant"), out=tmp_path, splits=few())
+    recipe = replace(SMALL, lr=1e6, batch=200, warmup=0.0, epochs=50, schedule="constant")
+    with pytest.raises(ValueError, match=r"not finite|the loss is"):  # one step an epoch: a save comes before the next loss
+        train(recipe, out=tmp_path / "b", splits=few(), save_every=0.0)
+    found = checkpoint.load(tmp_path / "b")
+    assert found is not None
+    assert all(tensor.isfinite().all() for tensor in found[0].values())

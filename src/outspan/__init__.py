@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from outspan.policies.uncertain import Uncertain as Uncertain
     from outspan.training import Progress as Progress
     from outspan.training import Stopped as Stopped
+    from outspan.training.averaging import Average as Average
     from outspan.training.evaluate import Evaluation as Evaluation
     from outspan.training.evaluate import evaluate as evaluate
     from outspan.training.predict import Predicted as Predicted
@@ -61,6 +62,7 @@ _HOMES = {
     "Recipe": "outspan.config",
     "train": "outspan.training.train",
     "Summary": "outspan.training.run",
+    "Average": "outspan.training.averaging",
     "load": "outspan.training.trained",
     "Trained": "outspan.training.trained",
     "evaluate": "outspan.training.evaluate",
@@ -98,6 +100,7 @@ __all__ = [
     "PAPER_16",
     "TRANSFORMS",
     "Adversarial",
+    "Average",
     "Batch",
     "Comparison",
     "Evaluation",

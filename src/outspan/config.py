@@ -60,6 +60,7 @@ class Recipe:
     magnitude: float = 9.0  # of RandAugment
     defaults: str = "none"
     strength: float = 1.0  # scales the levels and probabilities of the policy's transforms, not of the defaults
+    ema: float = 0.0  # decay of the average of the weights that is evaluated; 0 evaluates the weights themselves
     finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
     same_class: float = -1.0  # fraction of mixing partners with the same class; -1 draws partners from all classes
     adversaries: int = 8  # number of policies per image, of "adversarial"
@@ -112,6 +113,7 @@ class StudyKeys(TypedDict, total=False):
     score_every: int
     magnitude: float
     strength: float
+    ema: float
     finish: float
     adversaries: int
     subpolicies: int

@@ -26,6 +26,7 @@ except ImportError:  # Windows
     fcntl = None
 
 _KEPT = 2  # the newest, and the one before in case the newest is damaged
+_MODEL, _AVERAGE = "model.", "ema."  # prefixes of the tensors of the model, and of the average of its weights
 # The buffers that an optimizer has for a parameter, and their names in a checkpoint.
 _BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
 
@@ -37,9 +38,9 @@ class Checkpoint(NamedTuple):
     metadata: Metadata
 
 
-def pack(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return all tensors that a model and its optimizer keep between steps."""
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+def pack(model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None) -> dict[str, Tensor]:
+    """Return all tensors that a model, its optimizer and the average of its weights keep between steps."""
+    tensors = _model_tensors(model, average)
     for name, parameter in model.named_parameters():
         for key, buffer in optimizer.state.get(parameter, {}).items():
             if buffer is not None:
@@ -47,11 +48,20 @@ def pack(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor
     return tensors
 
 
+def _model_tensors(model: nn.Module, average: nn.Module | None) -> dict[str, Tensor]:
+    tensors = {f"{_MODEL}{name}": tensor for name, tensor in model.state_dict().items()}
+    return tensors if average is None else tensors | {f"{_AVERAGE}{k}": v for k, v in average.state_dict().items()}
+
+
 @torch.no_grad()
-def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def unpack(
+    tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None
+) -> None:
     """Load packed tensors; those of another model or optimizer are a ValueError."""
-    check_tensors(tensors, model, optimizer)
-    model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    check_tensors(tensors, model, optimizer, average)
+    for prefix, target in ((_MODEL, model), (_AVERAGE, average)):
+        if target is not None:
+            target.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
     for name, parameter in model.named_parameters():
         for key, short in _BUFFERS.items():
             if (stored := tensors.get(f"{short}.{name}")) is not None:
@@ -59,9 +69,11 @@ def unpack(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.opt
                 optimizer.state[parameter][key] = like.copy_(stored)  # with the memory layout of the parameter
 
 
-def check_tensors(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def check_tensors(
+    tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None
+) -> None:
     """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer. Policies check theirs."""
-    required = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    required = _model_tensors(model, average)
     buffers: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         expected = {

@@ -22,9 +22,10 @@ _MAX_VALUES = 100_000_000  # of the normalised images of a step, over all member
 
 
 def is_batchable(recipe: Recipe) -> bool:
-    """Return whether a recipe can be a member: an mlp, a policy that does not use the model, no validation, no random crops."""
+    """Return whether a recipe can be a member: an mlp, a policy that does not use it, no ema, validation or random crops."""
     perceptron = re.fullmatch("mlp(-[1-9][0-9]*)?", recipe.model) is not None
-    return perceptron and not find_policy(recipe.policy).uses_model and not recipe.validation and recipe.crop == "centre"
+    plain = not find_policy(recipe.policy).uses_model and not recipe.ema
+    return perceptron and plain and not recipe.validation and recipe.crop == "centre"
 
 
 def members_at_once(recipe: Recipe, shape: tuple[int, ...]) -> int:
@@ -62,10 +63,10 @@ def _check_members(members: Sequence[Recipe]) -> None:
         raise ValueError("members must be at least one recipe, got none")
     for recipe in members:
         if not is_batchable(recipe):
-            got = f"{recipe.model} with policy {recipe.policy}, validation {recipe.validation} and crop {recipe.crop!r}"
-            raise ValueError(
-                f"an ensemble needs model mlp, a policy that does not use the model, validation 0 and crop 'centre', got {got}"
-            )
+            keys = ("model", "policy", "ema", "validation", "crop")
+            got = ", ".join(f"{key} {getattr(recipe, key)!r}" for key in keys)
+            needs = "model mlp, a policy that does not use the model, ema 0, validation 0 and crop 'centre'"
+            raise ValueError(f"an ensemble needs {needs}, got {got}")
         for key, (one, other) in differing(members[0], recipe).items():
             if key not in MEMBER_KEYS:
                 raise ValueError(f"recipes trained at once must agree in {key}, got {one!r} and {other!r}")

@@ -36,7 +36,7 @@ class Saver:
 
 def save_run(out: Path, state: State, policy: object, provenance: Provenance) -> None:
     """Write the checkpoint of a run. Weights that are not finite are refused: the checkpoint before stays."""
-    tensors = checkpoint.pack(state.model, state.optimizer)
+    tensors = checkpoint.pack(state.model, state.optimizer, state.average_model)
     if isinstance(policy, LearningPolicy):
         tensors |= {f"{_POLICY}{name}": tensor for name, tensor in policy.state_dict().items()}
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):

@@ -80,7 +80,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, is_begun: bool 
     learner = Learner(model, recipe.label_smoothing, graphs=graphs, parts=recipe.accumulate)
     policy = build_policy(recipe, Replayed(model) if graphs else model, data, preprocess)
     # Not the compiled model: compiling it for evaluation takes longer than it saves.
-    eval_model = Replayed(state.model) if graphs else state.model
+    eval_model = Replayed(state.eval_model) if graphs else state.eval_model
     return Setup(splits, state, policy, learner, eval_model, Provenance(recipe, described, setting))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from outspan import models, rng
 from outspan.config import Recipe
 from outspan.training import checkpoint, compositions
+from outspan.training.averaging import Average
 from outspan.training.metadata import Metadata
 
 
@@ -18,11 +19,22 @@ class State:
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
+    average: Average | None = None  # of the weights, if the recipe has `ema`
     step: int = 0
     seconds: float = 0.0
     losses: float = 0.0  # sum over the steps of this epoch
     chosen: compositions.Counts = field(default_factory=dict)  # compositions chosen in this epoch
     metrics: list[dict[str, float]] = field(default_factory=list)  # one row per finished epoch
+
+    @property
+    def average_model(self) -> nn.Module | None:
+        """The model with the average of the weights, if there is one."""
+        return None if self.average is None else self.average.model
+
+    @property
+    def eval_model(self) -> nn.Module:
+        """The model to evaluate: the average of the weights if there is one."""
+        return self.average_model or self.model
 
     def to_metadata(self) -> Metadata:
         """Return what a checkpoint stores besides tensors."""
@@ -30,7 +42,7 @@ class State:
 
     def restore(self, tensors: Mapping[str, Tensor], metadata: Metadata) -> None:
         """Continue from a checkpoint; tensors of another model are a ValueError."""
-        checkpoint.unpack(tensors, self.model, self.optimizer)
+        checkpoint.unpack(tensors, self.model, self.optimizer, self.average_model)
         self.step, self.seconds = metadata["step"], metadata["seconds"]
         self.losses, self.chosen, self.metrics = metadata["losses"], metadata["chosen"], metadata["metrics"]
 
@@ -48,7 +60,8 @@ def new_state(recipe: Recipe, shape: tuple[int, ...], classes: int, device: torc
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     weights = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim <= 1]
-    return State(model, make_optimizer(recipe, weights, others, on_gpu=device.type == "cuda"))
+    optimizer = make_optimizer(recipe, weights, others, on_gpu=device.type == "cuda")
+    return State(model, optimizer, Average(model, recipe.ema) if recipe.ema else None)
 
 
 def make_optimizer(

@@ -76,6 +76,8 @@ def take_step(state: State, learner: Learner, recipe: Recipe, batch: Batch, lr: 
     if recipe.clip:
         nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
     state.optimizer.step()
+    if state.average is not None:
+        state.average.update(state.step)
     return losses
 
 

@@ -77,7 +77,7 @@ def load(folder: Path | str) -> Trained:
         if not models.reads_files(recipe.model):
             with torch.device("meta"):  # uses no memory, however large the model in the metadata is
                 sizes = new_state(start, shape, len(classes), torch.device("meta"))
-            checkpoint.check_tensors(stored.tensors, sizes.model, sizes.optimizer)
+            checkpoint.check_tensors(stored.tensors, sizes.model, sizes.optimizer, sizes.average_model)
         state = new_state(start, shape, len(classes), torch.device("cpu"))
         state.restore(*stored)
     except ValueError as error:
@@ -85,7 +85,7 @@ def load(folder: Path | str) -> Trained:
     return Trained(
         folder,
         recipe,
-        state.model.eval(),
+        state.eval_model.eval(),
         shape,
         classes,
         tuple(data["mean"]),

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BENCH := .venv-bench/bin
-SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/kernels/cpu/*.cpp src/outspan/kernels/cpu/*.h)
+SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/transforms/kernels/cpu/*.cpp src/outspan/transforms/kernels/cpu/*.h)
 
 .PHONY: demo test test-slow lint bench fuzz clean
 

@@ -23,7 +23,7 @@ from gpu_steps import check_that_steps_do_not_wait, count_resumed, end_alike, me
 from machine import machine
 
 from outspan import TRANSFORMS, Normalize, Plan, Step, apply, rng, sequence, uniform
-from outspan.kernels.cuda import tasks
+from outspan.transforms.kernels.cuda import tasks
 
 CASES = ((32, 4096), (32, 512), (224, 256))  # side, images in a batch
 STEPS = {"wide_resnet-28-2": 512, "wide_resnet-28-10": 128}  # model: batch

@@ -11,7 +11,7 @@ import torch
 from outspan.files import commit
 
 try:
-    from outspan.kernels.cpu._cpu import instruction_set
+    from outspan.transforms.kernels.cpu._cpu import instruction_set
 except ImportError:  # not built
 
     def instruction_set() -> None: ...

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from outspan import TRANSFORMS, Plan, apply, devices, rng
-from outspan.kernels import cuda
-from outspan.kernels.cpu import _cpu, is_built, knows
 from outspan.training import pool
+from outspan.transforms.kernels import cuda
+from outspan.transforms.kernels.cpu import _cpu, is_built, knows
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its kernels then run here

@@ -12,14 +12,14 @@ FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-
 
 def build() -> Path:
     """Return the path of the instrumented kernel; it is rebuilt if a source file is newer."""
-    sources = [ROOT / "CMakeLists.txt", *(ROOT / "src/outspan/kernels/cpu").glob("*.[ch]*")]
-    kernels = sorted((BUILD / "site").glob("outspan/kernels/cpu/_cpu*.so"))
+    sources = [ROOT / "CMakeLists.txt", *(ROOT / "src/outspan/transforms/kernels/cpu").glob("*.[ch]*")]
+    kernels = sorted((BUILD / "site").glob("outspan/transforms/kernels/cpu/_cpu*.so"))
     if not kernels or kernels[0].stat().st_mtime < max(source.stat().st_mtime for source in sources):
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(BUILD / "site")]
         command += ["--config-settings", f"build-dir={BUILD / 'cmake'}"]
         command += ["--config-settings", f"cmake.define.CMAKE_CXX_FLAGS={FLAGS}", "--config-settings", "install.strip=false"]
         subprocess.run([*command, str(ROOT)], check=True)
-        kernels = sorted((BUILD / "site").glob("outspan/kernels/cpu/_cpu*.so"))
+        kernels = sorted((BUILD / "site").glob("outspan/transforms/kernels/cpu/_cpu*.so"))
     if not kernels:
         raise SystemExit("the kernel could not be built with AddressSanitizer: a C++ compiler with libasan is needed")
     kernels[0].touch()

@@ -11,7 +11,7 @@ from fuzz import asan
 from fuzz.run import NAMES, fuzz
 from fuzz.targets import TARGETS
 from fuzz.worker import generator, run_case
-from outspan.kernels import cpu
+from outspan.transforms.kernels import cpu
 
 # A warning is not a crash: for example, a checkpoint with changed settings is resumed with a warning.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -83,7 +83,7 @@ from pathlib import Path
 from fuzz.worker import use_kernel
 use_kernel(Path({path!r}))
 from outspan import Plan
-from outspan.kernels import cpu
+from outspan.transforms.kernels import cpu
 images, fill, out = (torch.zeros(size, dtype=torch.uint8) for size in ((1, 3, 8, 8), (3,), (191,)))
 cpu.apply(images, Plan.of([["invert"]]), fill=fill, normalize=None, out=out)
 """

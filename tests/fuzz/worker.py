@@ -124,7 +124,7 @@ def use_kernel(path: Path) -> None:
     from importlib.machinery import ExtensionFileLoader
     from importlib.util import module_from_spec, spec_from_file_location
 
-    name = "outspan.kernels.cpu._cpu"
+    name = "outspan.transforms.kernels.cpu._cpu"
     spec = spec_from_file_location(name, path, loader=ExtensionFileLoader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None

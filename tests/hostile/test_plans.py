@@ -5,7 +5,7 @@ import torch
 
 from conftest import make_images, run_on
 from outspan import Normalize, Plain, Plan, Uncertain, apply, mix_labels, uniform
-from outspan.kernels import cpu
+from outspan.transforms.kernels import cpu
 
 
 @pytest.mark.parametrize("shape", [(0, 1, 1, 2**31), (0, 3, 2**31, 1), (1, 1, 1, 2**31), (1, 1, 2**32 + 4, 4)])

@@ -9,7 +9,7 @@ import torch
 
 from conftest import BACKENDS, make_images, run_on
 from outspan import TRANSFORMS, Normalize, Plan, apply, rng, uniform
-from outspan.kernels import cpu
+from outspan.transforms.kernels import cpu
 
 
 def images(batch: int = 2) -> torch.Tensor:

@@ -10,10 +10,10 @@ from torch import Tensor
 from outspan.devices import to_device
 from outspan.plan import Plan
 from outspan.shapes import Int64, describe
-from outspan.text.ops import Context, seeds_of
 from outspan.text.tokens import Encoded, Passages
 from outspan.transforms.apply import check_plan
 from outspan.transforms.table import TEXT_TRANSFORMS
+from outspan.transforms.token_ops import Context, seeds_of
 
 _MULTIPLE = 8  # rows are padded to a multiple of this length
 

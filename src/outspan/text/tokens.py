@@ -14,8 +14,8 @@ from torch import Tensor
 
 from outspan.config import Recipe
 from outspan.shapes import Int64
-from outspan.text.ops import Replacements
 from outspan.text.segments import sentences
+from outspan.transforms.token_ops import Replacements
 
 TRUNCATIONS = ("head", "tail", "head+tail")
 _UNUSED = re.compile(r"\[unused\d+\]|<unused\d+>|<0x[0-9A-F]{2}>")

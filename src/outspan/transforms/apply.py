@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outspan.kernels import cpu, cuda
 from outspan.plan import Plan
 from outspan.shapes import Fill, Images, PerSample, UInt8
+from outspan.transforms.kernels import cpu, cuda
 from outspan.transforms.normalize import NOT_BYTES, Normalize
 from outspan.transforms.table import TRANSFORMS, Transform, find
 

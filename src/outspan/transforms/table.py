@@ -9,8 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from outspan.messages import unknown
-from outspan.text import ops
-from outspan.transforms import color, erase, filter, geometry, mix
+from outspan.transforms import color, erase, filter, geometry, mix, token_ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +84,10 @@ TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
 # For text. Level 0 is the identity. The place of a row is the seed of its draws.
 TEXT_TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
     {
-        "switchout": Transform(ops.switchout, 0.0, 0.2, "temperature / length", signed=False, placed=True),
-        "word_replacement": Transform(ops.word_replacement, 0.0, 0.3, "fraction of words", signed=False, placed=True),
+        "switchout": Transform(token_ops.switchout, 0.0, 0.2, "temperature / length", signed=False, placed=True),
+        "word_replacement": Transform(token_ops.word_replacement, 0.0, 0.3, "fraction of words", signed=False, placed=True),
         "back_translation": Transform(
-            ops.back_translation,
+            token_ops.back_translation,
             0.0,
             1.0,
             "fraction of sentences",

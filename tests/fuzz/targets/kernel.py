@@ -9,7 +9,7 @@ from fuzz.contract import attempt, expect
 from fuzz.mutate import Draw, pick
 from fuzz.targets.plans import FIELDS, VALUES, change, draw_plan
 from outspan import Normalize, Plan, apply, rng
-from outspan.kernels import cpu
+from outspan.transforms.kernels import cpu
 
 SIZES = (
     (1, 1),

@@ -12,7 +12,7 @@ from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import find
 
 try:
-    from outspan.kernels.cpu import _cpu
+    from outspan.transforms.kernels.cpu import _cpu
 except ImportError:  # installed without a compiler
     _cpu = None
 

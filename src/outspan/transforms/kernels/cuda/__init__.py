@@ -11,9 +11,9 @@ from importlib.util import find_spec
 
 from torch import Tensor
 
-from outspan.kernels.cuda import tasks
 from outspan.plan import Plan
 from outspan.shapes import Fill, Images
+from outspan.transforms.kernels.cuda import tasks
 from outspan.transforms.normalize import Normalize
 
 
@@ -41,7 +41,7 @@ def apply(images: Images, plan: Plan, *, fill: Fill, normalize: Normalize | None
     packed = tasks.pack(plan, tuple(images.shape), fill, normalize, pin=images.is_cuda)
     if packed is None:
         return False
-    from outspan.kernels.cuda import device  # Triton takes a second to import
+    from outspan.transforms.kernels.cuda import device  # Triton takes a second to import
 
     device.run(images.contiguous(), packed, normalize, out)
     return True

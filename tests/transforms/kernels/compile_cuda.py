@@ -6,11 +6,11 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from outspan.kernels.cuda.decode import decode
-from outspan.kernels.cuda.device import finish
-from outspan.kernels.cuda.resize import resize
-from outspan.kernels.cuda.steps import do_step
-from outspan.kernels.cuda.tables import make_tables
+from outspan.transforms.kernels.cuda.decode import decode
+from outspan.transforms.kernels.cuda.device import finish
+from outspan.transforms.kernels.cuda.resize import resize
+from outspan.transforms.kernels.cuda.steps import do_step
+from outspan.transforms.kernels.cuda.tables import make_tables
 
 BYTES = dict.fromkeys(("images", "work", "tables"), "*u8")
 INTEGERS = dict.fromkeys(("definitions", "ops", "levels", "partners", "places", "source", "table", "fill", "chosen"), "*i32")

@@ -11,9 +11,9 @@ import torch
 import outspan
 from conftest import instruction_sets, make_images, run_on
 from outspan import TRANSFORMS, Plan, apply
-from outspan.kernels import cpu
+from outspan.transforms.kernels import cpu
 
-SOURCES = Path(outspan.__file__).parent / "kernels" / "cpu"
+SOURCES = Path(outspan.__file__).parent / "transforms" / "kernels" / "cpu"
 
 
 pytestmark = pytest.mark.skipif(not cpu.is_built(), reason="installed without a compiler")

@@ -5,8 +5,8 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from outspan.kernels.cuda import tasks
-from outspan.kernels.cuda.pixels import place_of, read_bytes, read_float
+from outspan.transforms.kernels.cuda import tasks
+from outspan.transforms.kernels.cuda.pixels import place_of, read_bytes, read_float
 
 RESIZE = tl.constexpr(tasks.RESIZE)
 TASK = tl.constexpr(tasks.TASK)

@@ -8,14 +8,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from outspan.kernels.cuda import tasks
-from outspan.kernels.cuda.decode import decode
-from outspan.kernels.cuda.pixels import place_of
-from outspan.kernels.cuda.resize import resize
-from outspan.kernels.cuda.steps import do_step
-from outspan.kernels.cuda.tables import make_tables
-from outspan.kernels.cuda.tasks import Packed
 from outspan.shapes import Images
+from outspan.transforms.kernels.cuda import tasks
+from outspan.transforms.kernels.cuda.decode import decode
+from outspan.transforms.kernels.cuda.pixels import place_of
+from outspan.transforms.kernels.cuda.resize import resize
+from outspan.transforms.kernels.cuda.steps import do_step
+from outspan.transforms.kernels.cuda.tables import make_tables
+from outspan.transforms.kernels.cuda.tasks import Packed
 from outspan.transforms.normalize import Normalize
 
 TASK = tl.constexpr(tasks.TASK)

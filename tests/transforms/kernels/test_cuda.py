@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from conftest import make_images, run_on, seeds
 from outspan import TRANSFORMS, Normalize, Plan, apply, rng, uniform
-from outspan.kernels import cuda
-from outspan.kernels.cuda import tasks
+from outspan.transforms.kernels import cuda
+from outspan.transforms.kernels.cuda import tasks
 from pillow import apply_with_pillow
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="Triton is not installed")
@@ -53,7 +53,7 @@ def test_every_transform_is_pillows(name, channels):
 
 def decode(images: torch.Tensor, plan: Plan) -> np.ndarray:
     """Return the tasks of a plan, [steps + 1, TASK, rows]."""
-    from outspan.kernels.cuda import device
+    from outspan.transforms.kernels.cuda import device
 
     packed = tasks.pack(plan, tuple(images.shape), FILL[: images.shape[1]], None, pin=False)
     buffer = packed.buffer.to("cuda" if torch.cuda.is_available() else "cpu")

@@ -7,35 +7,35 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outspan.text import ops
+from outspan.transforms import token_ops
 from reviews import uniform_seeds
 
-REPLACEMENTS = ops.Replacements(
+REPLACEMENTS = token_ops.Replacements(
     np.arange(100, 150, dtype=np.int32), np.array([7, 8, 9], dtype=np.int32), np.cumsum([0.5, 0.3, 0.2])
 )
 
 
-def context(lengths: np.ndarray) -> ops.Context:
-    return ops.Context(lengths, REPLACEMENTS, has_translations=True)
+def context(lengths: np.ndarray) -> token_ops.Context:
+    return token_ops.Context(lengths, REPLACEMENTS, has_translations=True)
 
 
-def weighted(weights: np.ndarray) -> ops.Context:
+def weighted(weights: np.ndarray) -> token_ops.Context:
     positions = np.arange(weights.size).reshape(weights.shape)
-    return ops.Context(np.full(len(weights), weights.shape[1]), REPLACEMENTS, positions, weights.reshape(-1))
+    return token_ops.Context(np.full(len(weights), weights.shape[1]), REPLACEMENTS, positions, weights.reshape(-1))
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.2, 3.0])
 def test_switchout_replaces_as_many_as_its_law_says(temperature):
     rows, length = 20_000, 12
     tokens = np.zeros((rows, 16), dtype=np.int32)
-    found = ops.switchout(tokens, context(np.full(rows, length)), np.full(rows, temperature), uniform_seeds(rows))
-    counts = np.bincount((found != 0).sum(1), minlength=length + 1) / rows
+    result = token_ops.switchout(tokens, context(np.full(rows, length)), np.full(rows, temperature), uniform_seeds(rows))
+    counts = np.bincount((result != 0).sum(1), minlength=length + 1) / rows
     expected = np.exp(-np.arange(length + 1) / (temperature * length))
     np.testing.assert_allclose(counts, expected / expected.sum(), atol=4 * 0.5 / math.sqrt(rows))
-    assert not found[:, length:].any()  # padding
-    places = (found != 0)[:, :length].mean(0)
+    assert not result[:, length:].any()  # padding
+    places = (result != 0)[:, :length].mean(0)
     np.testing.assert_allclose(places, places.mean(), atol=4 * 0.5 / math.sqrt(rows))
-    drawn = np.bincount(found[found != 0] - 100, minlength=50)
+    drawn = np.bincount(result[result != 0] - 100, minlength=50)
     assert drawn.min() > 0
     assert drawn.max() < 1.5 * drawn.mean()
 
@@ -43,19 +43,21 @@ def test_switchout_replaces_as_many_as_its_law_says(temperature):
 def test_word_replacement_follows_weights_and_the_corpus():
     rows = 30_000
     weights = np.tile(np.array([0.0, 0.5, 1.0, 4.0], dtype=np.float32), (rows, 1))
-    found = ops.word_replacement(np.zeros((rows, 4), np.int32), weighted(weights), np.full(rows, 0.3), uniform_seeds(rows))
-    np.testing.assert_allclose((found != 0).mean(0), [0, 0.15, 0.3, 1.0], atol=0.012)
-    drawn = np.bincount(found[found != 0], minlength=10)[7:] / (found != 0).sum()
+    result = token_ops.word_replacement(
+        np.zeros((rows, 4), np.int32), weighted(weights), np.full(rows, 0.3), uniform_seeds(rows)
+    )
+    np.testing.assert_allclose((result != 0).mean(0), [0, 0.15, 0.3, 1.0], atol=0.012)
+    drawn = np.bincount(result[result != 0], minlength=10)[7:] / (result != 0).sum()
     np.testing.assert_allclose(drawn, [0.5, 0.3, 0.2], atol=0.012)
 
 
 def test_a_share_of_the_sentences_is_translated():
     rows = 20_000
     none = np.zeros((rows, 5), dtype=bool)
-    result = ops.back_translation(none, context(np.full(rows, 5)), np.full(rows, 0.4), uniform_seeds(rows))
+    result = token_ops.back_translation(none, context(np.full(rows, 5)), np.full(rows, 0.4), uniform_seeds(rows))
     np.testing.assert_allclose(result.mean(0), 0.4, atol=0.015)
-    assert not ops.back_translation(none[:2], context(np.array([2, 5])), np.ones(2), uniform_seeds(2))[0, 2:].any()
-    assert ops.back_translation(~none[:2], context(np.array([5, 5])), np.zeros(2), uniform_seeds(2)).all()
+    assert not token_ops.back_translation(none[:2], context(np.array([2, 5])), np.ones(2), uniform_seeds(2))[0, 2:].any()
+    assert token_ops.back_translation(~none[:2], context(np.array([5, 5])), np.zeros(2), uniform_seeds(2)).all()
 
 
 @given(st.integers(0, 2**63), st.integers(1, 40), st.integers(0, 40))
@@ -64,15 +66,15 @@ def test_a_row_alone_is_the_row_in_a_batch(seed, width, other):
     tokens = np.tile(np.arange(width, dtype=np.int32), (3, 1))
     lengths = np.array([width, width // 2, width])
     strength, weights = np.array([0.5, 0.1, 0.5]), np.ones(tokens.shape, dtype=np.float32)
-    switched = ops.switchout(tokens, context(lengths), strength, seeds)
-    replaced = ops.word_replacement(tokens, weighted(weights), strength, seeds)
-    np.testing.assert_array_equal(switched[2:], ops.switchout(tokens[:1], context(lengths[:1]), strength[:1], seeds[:1]))
-    alone = ops.word_replacement(tokens[:1], weighted(weights[:1]), strength[:1], seeds[:1])
+    switched = token_ops.switchout(tokens, context(lengths), strength, seeds)
+    replaced = token_ops.word_replacement(tokens, weighted(weights), strength, seeds)
+    np.testing.assert_array_equal(switched[2:], token_ops.switchout(tokens[:1], context(lengths[:1]), strength[:1], seeds[:1]))
+    alone = token_ops.word_replacement(tokens[:1], weighted(weights[:1]), strength[:1], seeds[:1])
     np.testing.assert_array_equal(replaced[:1], alone)
     np.testing.assert_array_equal(tokens[0], np.arange(width))  # what came in is as it was
     zero = np.zeros(3)
-    np.testing.assert_array_equal(ops.switchout(tokens, context(lengths), zero, seeds), tokens)
-    np.testing.assert_array_equal(ops.word_replacement(tokens, weighted(weights), zero, seeds), tokens)
+    np.testing.assert_array_equal(token_ops.switchout(tokens, context(lengths), zero, seeds), tokens)
+    np.testing.assert_array_equal(token_ops.word_replacement(tokens, weighted(weights), zero, seeds), tokens)
 
 
 @given(st.integers(0, 2**63), st.integers(1, 40), st.integers(1, 600))
@@ -80,18 +82,18 @@ def test_a_row_alone_is_the_row_in_a_batch(seed, width, other):
 def test_a_row_does_not_see_how_wide_its_batch_is(seed, length, more):
     seeds, lengths, strength = np.array([seed], dtype=np.uint64), np.array([length]), np.array([0.5])
     tokens = np.arange(length + more, dtype=np.int32)[None]
-    narrow = ops.switchout(tokens[:, :length], context(lengths), strength, seeds)
-    np.testing.assert_array_equal(ops.switchout(tokens, context(lengths), strength, seeds)[:, :length], narrow)
+    narrow = token_ops.switchout(tokens[:, :length], context(lengths), strength, seeds)
+    np.testing.assert_array_equal(token_ops.switchout(tokens, context(lengths), strength, seeds)[:, :length], narrow)
 
 
 def test_seeds_use_every_place():
     places = np.zeros((5, 4), dtype=np.float32)
     places[np.arange(4), np.arange(4)] = 2.0**-24
-    assert len(set(ops.seeds_of(places).tolist())) == 5
+    assert len(set(token_ops.seeds_of(places).tolist())) == 5
 
 
 def test_empty_rows_are_allowed():
     none = np.zeros((2, 0), dtype=np.int32)
-    for op in (ops.switchout, ops.word_replacement):
+    for op in (token_ops.switchout, token_ops.word_replacement):
         assert op(none, weighted(none.astype(np.float32)), np.ones(2), uniform_seeds(2)).shape == (2, 0)
-    assert ops.back_translation(none.astype(bool), context(np.zeros(2)), np.ones(2), uniform_seeds(2)).shape == (2, 0)
+    assert token_ops.back_translation(none.astype(bool), context(np.zeros(2)), np.ones(2), uniform_seeds(2)).shape == (2, 0)

@@ -9,7 +9,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from outspan.kernels.cuda import tasks
+from outspan.transforms.kernels.cuda import tasks
 
 NOTHING = tl.constexpr(tasks.NOTHING)
 LOOK_UP = tl.constexpr(tasks.LOOK_UP)

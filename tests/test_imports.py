@@ -1,6 +1,7 @@
-"""Imports point one way, and the command line starts without torch."""
+"""Packages import only from their own row of the table in docs/architecture.md and from the rows above."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,22 +12,22 @@ import pytest
 import outspan
 
 ROOT = Path(outspan.__file__).parent
-FLOORS = [
+ROWS = [
     {"shapes", "rng", "plan", "plan_parsing", "config", "limits", "files", "children", "messages", "devices"},
     {"transforms", "text", "figures"},
     {"data", "models"},
     {"policies"},
     {"training"},
     {"comparison", "measurement", "theory"},
-    {"reproduce", "integrations"},
+    {"reproduce"},
     {"cli", "__main__"},
 ]
 
 
-def floor(part: str) -> int:
-    found = [i for i, names in enumerate(FLOORS) if part in names]
-    assert found, f"{part} has no floor in the house"
-    return found[0]
+def row_of(part: str) -> int:
+    rows = [i for i, names in enumerate(ROWS) if part in names]
+    assert rows, f"{part} is in no row"
+    return rows[0]
 
 
 def imported_parts(source: str) -> set[str]:
@@ -42,9 +43,9 @@ def imported_parts(source: str) -> set[str]:
     return {name.split(".")[1] for name in imported if name.startswith("outspan.")}
 
 
-def upward(source: str, own: str) -> list[str]:
-    """Return what a module imports from a higher floor than its own."""
-    return sorted(part for part in imported_parts(source) if floor(part) > floor(own))
+def forbidden(source: str, own: str) -> list[str]:
+    """Return the packages that a module imports although they are in a row below its own."""
+    return sorted(part for part in imported_parts(source) if row_of(part) > row_of(own))
 
 
 def cycles(imports: Mapping[str, set[str]]) -> set[frozenset[str]]:
@@ -62,17 +63,24 @@ def cycles(imports: Mapping[str, set[str]]) -> set[frozenset[str]]:
 
 
 @pytest.mark.parametrize("path", sorted(p.relative_to(ROOT) for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py"), ids=str)
-def test_no_arrow_points_back(path):
-    assert not upward((ROOT / path).read_text(), path.parts[0].removesuffix(".py"))
+def test_modules_import_only_from_rows_above(path):
+    assert not forbidden((ROOT / path).read_text(), path.parts[0].removesuffix(".py"))
 
 
-def test_an_arrow_that_points_back_is_seen():
-    assert upward("from outspan.policies.proposals import uniform", "transforms") == ["policies"]
-    assert upward("from outspan import cli", "plan") == ["cli"]
-    assert upward("def f():\n    import outspan.training.loop", "data") == ["training"]
+def test_the_table_of_the_architecture_has_these_rows():
+    page = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.split("| packages | purpose |")[1].split("\n\n")[0]
+    rows = [set(re.findall(r"`(\w+)`", line.split("|")[1])) for line in table.splitlines() if "`" in line]
+    assert rows == [names - {"__main__"} for names in ROWS]
 
 
-def test_no_packages_import_one_another():
+def test_a_forbidden_import_is_detected():
+    assert forbidden("from outspan.policies.proposals import uniform", "transforms") == ["policies"]
+    assert forbidden("from outspan import cli", "plan") == ["cli"]
+    assert forbidden("def f():\n    import outspan.training.loop", "data") == ["training"]
+
+
+def test_there_are_no_import_cycles():
     imports: dict[str, set[str]] = {}
     for path in ROOT.rglob("*.py"):
         part = path.relative_to(ROOT).parts[0].removesuffix(".py")
@@ -81,7 +89,7 @@ def test_no_packages_import_one_another():
     assert cycles(imports) == set()
 
 
-def test_a_cycle_is_seen():
+def test_a_cycle_is_detected():
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {frozenset("abc")}
     assert cycles({"a": {"b"}, "b": {"c"}, "c": set()}) == set()
 

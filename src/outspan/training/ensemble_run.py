@@ -90,7 +90,7 @@ class EnsembleRun:
         """Return the number of samples, over all members."""
         return len(self.members) * len(labels) // len(self.draws.orders)
 
-    def choose(self, inputs: _Inputs, labels: Tensor) -> _Batch:
+    def augment(self, inputs: _Inputs, labels: Tensor) -> _Batch:
         """Augment the images of a step, and give each member its batch."""
         plan = self.draws.draw(inputs.labels, self.step)
         height, width = inputs.images.shape[-2:]

@@ -1,4 +1,4 @@
-"""The training loop (Algorithm 1). One model and several models at once are trained by this same loop."""
+"""The training loop (Algorithm 1), for one model or for several models at once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -36,8 +36,8 @@ class Trainable(Protocol):
         """Return the inputs and labels of an epoch, from its batch `start` on."""
         ...
 
-    def choose(self, inputs: Any, labels: Tensor) -> Any:
-        """Augment a batch; a policy such as `Uncertain` draws candidates and keeps those with the largest loss."""
+    def augment(self, inputs: Any, labels: Tensor) -> Any:
+        """Augment a batch. A policy such as `Uncertain` draws candidates and keeps those with the highest loss."""
         ...
 
     def learn(self, batch: Any) -> None:
@@ -58,7 +58,7 @@ class Trainable(Protocol):
 
 
 def train_epochs(run: Trainable, *, save_every: float = 30.0, on_step: OnStep | None = None) -> None:
-    """Train from the step that the run is at to its end, or until `on_step` returns True, which saves and raises `Stopped`.
+    """Train from the current step of the run to its end. If `on_step` returns True, save and raise `Stopped`.
 
     A checkpoint is written every `save_every` seconds, less often if saving is slow, and after the last step.
     """
@@ -66,7 +66,7 @@ def train_epochs(run: Trainable, *, save_every: float = 30.0, on_step: OnStep | 
     while run.step < steps:
         epoch, start = divmod(run.step, run.epoch_steps)
         for inputs, labels in run.batches(epoch, start):
-            batch = run.choose(inputs, labels)
+            batch = run.augment(inputs, labels)
             run.learn(batch)
             if run.step == (epoch + 1) * run.epoch_steps:
                 run.end_epoch(epoch)

@@ -118,8 +118,8 @@ class Run:
         """Return the number of samples."""
         return len(labels)
 
-    def choose(self, inputs: Any, labels: Tensor) -> Batch:
-        """Let the policy augment a batch."""
+    def augment(self, inputs: Any, labels: Tensor) -> Batch:
+        """Augment a batch with the policy."""
         return self.setup.policy(inputs, labels, step=self.step)
 
     def learn(self, batch: Batch) -> None:

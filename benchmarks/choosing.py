@@ -50,8 +50,8 @@ from outspan.policies.targets import make_targets
 from outspan.policies.uncertain import Uncertain, choose
 from outspan.training.graphs import Replayed
 from outspan.training.logits import accuracy, compute_logits
-from outspan.training.setup import algorithms
-from outspan.training.state import State, initial, make_optimizer
+from outspan.training.setup import use_algorithms
+from outspan.training.state import State, initial_model, make_optimizer
 from outspan.training.step import Learner, lr_at, take_step
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import find
@@ -292,7 +292,7 @@ class Net:
     ) -> None:
         on_gpu = device.type == "cuda"
         self.recipe, self.shape, self.on_gpu = recipe, shape, on_gpu
-        model = initial(recipe, shape, CLASSES).to(device)
+        model = initial_model(recipe, shape, CLASSES).to(device)
         self.model = model.to(memory_format=torch.channels_last) if on_gpu else model
         self.averaged = copy.deepcopy(self.model).requires_grad_(False)
         fast, averaged = self.model, self.averaged
@@ -306,7 +306,7 @@ class Net:
 
     def reset(self, seed: int) -> State:
         """Return to the initial weights of a seed, in place, with a new optimizer."""
-        fresh = initial(replace(self.recipe, seed=seed), self.shape, CLASSES).state_dict()
+        fresh = initial_model(replace(self.recipe, seed=seed), self.shape, CLASSES).state_dict()
         for target in (self.model, self.averaged):
             for name, tensor in target.state_dict().items():
                 tensor.copy_(fresh[name])
@@ -686,7 +686,7 @@ def work(options: argparse.Namespace, end: float, jobs: Any, done: Any) -> None:
     torch.set_num_threads(1)
     torch._dynamo.config.recompile_limit = 64
     ms = 0.0
-    with algorithms(deterministic=False):
+    with use_algorithms(deterministic=False):
         bench = Bench(options)
         while (job := jobs.get()) is not None:
             name, seed, epochs, key = job
@@ -738,7 +738,7 @@ def add_row(options: argparse.Namespace, rows: list[dict[str, Any]], row: dict[s
 def run_alone(options: argparse.Namespace, rows: list[dict[str, Any]], end: float) -> None:
     """Run what is missing one after another, each with as many steps as were asked for or as fit in the time."""
     base, base_epochs, _ = split_epochs(options.time_of or "random", options.epochs)
-    with algorithms(deterministic=False):
+    with use_algorithms(deterministic=False):
         bench = Bench(options)
         base_ms = bench.probe(base)
         if base_ms is None:

@@ -27,7 +27,7 @@ from outspan.data.splits import InMemory
 from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import build_policy
 from outspan.training.graphs import Replayed
-from outspan.training.setup import algorithms
+from outspan.training.setup import use_algorithms
 from outspan.training.state import new_state
 from outspan.training.step import Learner, take_step
 from outspan.transforms.normalize import Normalize
@@ -95,7 +95,7 @@ def measure(
     split = data.train.to(device)
     runs = {name: contestant(METHODS[name], model, batch, data, split, device, folder) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    with algorithms(deterministic=False):
+    with use_algorithms(deterministic=False):
         for turn in range(rounds + 1):
             for name, run in runs.items():
                 wait(device)

@@ -19,7 +19,7 @@ from outspan.policies.table import build_policy
 from outspan.policies.uncertain import Uncertain
 from outspan.training import Stopped, checkpoint
 from outspan.training.graphs import Replayed
-from outspan.training.setup import algorithms
+from outspan.training.setup import use_algorithms
 from outspan.training.state import new_state
 from outspan.training.step import Learner, take_step
 from outspan.training.train import train
@@ -64,7 +64,7 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
             pixels = augment(policy, images, 0)
             runs[f"{name}: scoring"] = lambda step, n=net, x=pixels: score(n, x)
     times: dict[str, list[float]] = {name: [] for name in runs}
-    with algorithms(deterministic=False):
+    with use_algorithms(deterministic=False):
         for turn in range(rounds + 1):  # the first round is a warm-up: it compiles and selects algorithms
             for name, run in runs.items():
                 torch.cuda.synchronize()

@@ -21,7 +21,7 @@ from machine import ROOT, machine, wait
 from torch import Tensor
 
 from outspan import models
-from outspan.training.setup import algorithms
+from outspan.training.setup import use_algorithms
 from outspan.training.step import Learner
 
 PLAIN = [  # module (as text: functions have the same names), function that draws noise, and its replacement
@@ -71,7 +71,7 @@ def measure(name: str, batch: int, calls: int, rounds: int, device: torch.device
             without_noise(f, images, targets) if plain else f(images, targets)
         )
     times: dict[str, list[float]] = {variant: [] for variant in runs}
-    with algorithms(deterministic=False):
+    with use_algorithms(deterministic=False):
         for turn in range(rounds + 1):  # the first round is a warm-up and captures the graphs
             for variant, run in runs.items():
                 wait(device)

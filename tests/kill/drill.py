@@ -252,13 +252,13 @@ def content(folder: Path) -> Iterator[tuple[str, Any]]:
         name = str(path.relative_to(folder))
         if path.suffix == ".safetensors":
             continue  # compared below, by folder
-        if path.is_dir() and checkpoint.is_begun(path):
+        if path.is_dir() and checkpoint.has_checkpoints(path):
             yield name, state(path)
         elif path.suffix in (".npy", ".jsonl", ".toml"):
             yield name, path.read_bytes().replace(str(folder).encode(), b"")
         elif path.suffix == ".json":
             yield name, re.sub(r'"seconds": [0-9.e-]+', "", path.read_text())
-    if checkpoint.is_begun(folder):
+    if checkpoint.has_checkpoints(folder):
         yield ".", state(folder)
 
 

@@ -21,7 +21,7 @@ from outspan.measurement.measure import measure
 from outspan.measurement.predictions import save_predictions
 from outspan.measurement.recipes import BASELINE, baseline_recipe, measurable, single_transforms
 from outspan.policies.table import build_policy
-from outspan.training import Stopped, checkpoint, pool
+from outspan.training import Stopped, lock, pool
 from outspan.training.logits import compute_logits
 from outspan.training.train import train
 from outspan.training.trained import load as load_model
@@ -165,10 +165,10 @@ def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothin
 
 
 def test_a_folder_is_one_processs_at_a_time(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
+    monkeypatch.setattr(lock, "_PATIENCE", 0.0)
     measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
     (tmp_path / "models" / ".baseline-0.npy.123.partial").touch()  # of a write that was killed
-    with checkpoint.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
+    with lock.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
         measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
     measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
     assert not list((tmp_path / "models").glob("*.partial"))

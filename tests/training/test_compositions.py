@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from outspan import Plan
-from outspan.training.compositions import add_epoch, count, fractions, mean_by_fifth, most_changed, read, with_marked
+from outspan.training.compositions import add_epoch, add_step, fractions, mean_by_fifth, most_changed, read, with_marked
 
 
 def test_a_hand_made_choice_is_counted():
@@ -13,14 +13,14 @@ def test_a_hand_made_choice_is_counted():
         levels=[[0.5, 0], [0.1, 0], [0, 0.5], [0], []],
         source=[0, 0, 0, 1, 1],
     )
-    into = {}
+    counts = {}
     losses = torch.tensor([[1.0, 2.0, 4.0, 8.0, 16.0]])
-    count(into, drawn, torch.tensor([0, 1, 2, 4]), losses, 2)
-    assert into == {"rotate+invert": [2, 3.0], "invert+rotate": [1, 4.0], "none": [1, 16.0]}
-    count(into, drawn, torch.tensor([3]), losses, 1)
-    assert into["invert"] == [1, 8.0]
-    count(into, drawn, torch.tensor([0]), losses, 1)  # what comes after the composition are the defaults
-    assert into["rotate"] == [1, 1.0]
+    add_step(counts, drawn, torch.tensor([0, 1, 2, 4]), losses, 2)
+    assert counts == {"rotate+invert": [2, 3.0], "invert+rotate": [1, 4.0], "none": [1, 16.0]}
+    add_step(counts, drawn, torch.tensor([3]), losses, 1)
+    assert counts["invert"] == [1, 8.0]
+    add_step(counts, drawn, torch.tensor([0]), losses, 1)  # what comes after the composition are the defaults
+    assert counts["rotate"] == [1, 1.0]
 
 
 def test_lines_of_an_epoch_that_is_run_again_are_replaced(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from outspan import files
-from outspan.training import Stopped, checkpoint, compositions
+from outspan.training import Stopped, compositions, lock
 from outspan.training.train import train
 from outspan.training.trained import load as load_model
 from trained_runs import SMALL, few
@@ -54,24 +54,24 @@ def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path, monke
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
     read_only = SimpleNamespace(**{**vars(os), "open": refuse, "replace": refuse, "access": lambda *_: False})
-    monkeypatch.setattr(checkpoint, "os", read_only)
+    monkeypatch.setattr(lock, "os", read_only)
     monkeypatch.setattr(files, "os", read_only)
     assert train(replace(SMALL, epochs=1), out=tmp_path, splits=few(), tensorboard=True) == finished
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
 def test_a_process_that_is_refused_leaves_the_files_of_the_run_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_PATIENCE", 0.0)
+    monkeypatch.setattr(lock, "_PATIENCE", 0.0)
     with pytest.raises(Stopped):
         train(SMALL, out=tmp_path, splits=few(), on_step=lambda progress: progress.step == 15)
     (tmp_path / "metrics.jsonl").write_text("what the run that is under way wrote since\n")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for recipe in (SMALL, replace(SMALL, lr=0.7)):
-        with checkpoint.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
+        with lock.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
             train(recipe, out=tmp_path, splits=few())
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     (tmp_path / "new").mkdir()
-    with checkpoint.locked(tmp_path / "new"), pytest.raises(ValueError, match="another process is training there"):
+    with lock.locked(tmp_path / "new"), pytest.raises(ValueError, match="another process is training there"):
         train(SMALL, out=tmp_path / "new", splits=few())
     assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
 

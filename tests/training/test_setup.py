@@ -10,7 +10,7 @@ from outspan.config import Recipe
 from outspan.data.sets import Data, hold_out, load, load_for
 from outspan.data.splits import InMemory
 from outspan.training import checkpoint
-from outspan.training.setup import algorithms
+from outspan.training.setup import use_algorithms
 from outspan.training.train import train
 from trained_runs import SMALL, few, final, load_run
 
@@ -19,7 +19,7 @@ def test_a_last_batch_of_one_that_cannot_be_normalised_is_refused_at_once(tmp_pa
     images = torch.randint(0, 256, (9, 3, 4, 4), dtype=torch.uint8)
     data = Data("digits", InMemory(images, torch.arange(9) % 2), InMemory(images, torch.arange(9) % 2), ("a", "b"))
     recipe = Recipe(model="wide_resnet-10-1", epochs=1, batch=4, policy="none")  # its last layers see 1 x 1 of 4 x 4
-    with pytest.raises(ValueError, match="'wide_resnet-10-1' cannot normalise a single sample of 3 x 4 x 4: use another batch"):
+    with pytest.raises(ValueError, match="'wide_resnet-10-1' cannot normalize a single sample of 3 x 4 x 4: use another batch"):
         train(recipe, out=tmp_path / "run", splits=data)
     for batch, parts in ((9, 8), (6, 3), (9, 4)):  # 9 in parts of 2; the last 3 in parts of 1; 9 in parts of 3, which would do
         changed = replace(recipe, batch=batch, accumulate=parts)
@@ -109,5 +109,5 @@ def test_an_interruption_amid_torch_s_imports_stays_one(monkeypatch):
         raise AttributeError("module 'sympy' has no attribute 'printing'")
 
     monkeypatch.setattr(torch, "use_deterministic_algorithms", half_imported)
-    with pytest.raises(KeyboardInterrupt), algorithms(deterministic=False):
+    with pytest.raises(KeyboardInterrupt), use_algorithms(deterministic=False):
         raise KeyboardInterrupt

@@ -16,8 +16,8 @@ from outspan.files import digest_of
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.runs import Folder, Task, run, title_of
 from outspan.shapes import Float32
-from outspan.training.checkpoint import locked
 from outspan.training.ensemble import MEMBER_KEYS, is_batchable, members_at_once
+from outspan.training.lock import locked
 from outspan.training.pool import Watch, run_all, unwatched
 
 

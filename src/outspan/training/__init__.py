@@ -1,4 +1,4 @@
-"""Training: one loop for one model or several, and checkpoint files that are complete or not there."""
+"""Training: one loop for one model or several, and checkpoint files that are complete or absent."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from math import nan
 class Progress:
     """How far a run is, after one of its steps."""
 
-    step: float  # steps done; of several runs at a time, runs done and fractions of runs
+    step: float  # steps done; for parallel runs, the number of finished runs plus the fractions of the others
     steps: int  # steps of the whole run
     epoch: int = 0
     epochs: int = 0

@@ -1,13 +1,8 @@
 """Checkpoints: one safetensors file with a digest over tensors and metadata. A file is complete or not there."""
 
-import errno
 import hashlib
 import json
-import os
-import time
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,12 +15,7 @@ from outspan.files import write_whole
 from outspan.messages import first_line, shown
 from outspan.training.metadata import RUN, Check, Metadata, check_metadata
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
-_KEPT = 2  # the newest, and the one before in case the newest is damaged
+_KEPT = 2  # number of checkpoints: the newest, and the one before in case the newest is damaged
 _MODEL, _AVERAGE = "model.", "ema."  # prefixes of the tensors of the model, and of the average of its weights
 # The buffers that an optimizer has for a parameter, and their names in a checkpoint.
 _BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
@@ -57,22 +47,22 @@ def _model_tensors(model: nn.Module, average: nn.Module | None) -> dict[str, Ten
 def unpack(
     tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None
 ) -> None:
-    """Load packed tensors; those of another model or optimizer are a ValueError."""
+    """Load packed tensors. Tensors of another model or optimizer raise a ValueError."""
     check_tensors(tensors, model, optimizer, average)
     for prefix, target in ((_MODEL, model), (_AVERAGE, average)):
         if target is not None:
             target.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
     for name, parameter in model.named_parameters():
-        for key, short in _BUFFERS.items():
-            if (stored := tensors.get(f"{short}.{name}")) is not None:
-                like = torch.empty_like(parameter) if stored.shape == parameter.shape else stored.to(parameter.device)
-                optimizer.state[parameter][key] = like.copy_(stored)  # with the memory layout of the parameter
+        for key, stored_key in _BUFFERS.items():
+            if (stored := tensors.get(f"{stored_key}.{name}")) is not None:
+                buffer = torch.empty_like(parameter) if stored.shape == parameter.shape else stored.to(parameter.device)
+                optimizer.state[parameter][key] = buffer.copy_(stored)  # with the memory layout of the parameter
 
 
 def check_tensors(
     tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None
 ) -> None:
-    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer. Policies check theirs."""
+    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer. A policy checks its own tensors."""
     required = _model_tensors(model, average)
     buffers: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
@@ -117,95 +107,32 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], metadata: Metad
 
 
 def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors without shared memory, such as that of tied weights: the file stores each."""
+    """Return tensors that share no memory, as safetensors requires. Tied weights share memory: the file stores each of them."""
     result: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
-        place = tensor.untyped_storage().data_ptr()
-        result[name] = tensor.clone() if place in seen else tensor
-        seen.add(place)
+        address = tensor.untyped_storage().data_ptr()
+        result[name] = tensor.clone() if address in seen else tensor
+        seen.add(address)
     return result
 
 
-_PATIENCE = 5.0  # seconds: a killed process keeps its lock until the system has removed it
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-_unlocked: set[int] = set()  # file systems that a warning has named
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Refuse a folder in which another process trains. The lock ends with this process, also if it is killed.
-
-    Child processes do not share the lock. A folder that is not writable, as on a read-only mount, needs no lock. If
-    the file system has no locks, a warning says so, once per file system.
-    """
-    try:
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError:
-        if os.access(folder, os.W_OK):
-            raise
-        yield
-        return
-    _inherited.add(handle)
-    try:
-        _lock(handle, folder)
-        yield
-    finally:
-        if handle in _inherited:  # not in a forked child, where the number may be that of another file
-            _inherited.discard(handle)
-            os.close(handle)
-
-
-def _lock(handle: int, folder: Path) -> None:
-    end = time.monotonic() + _PATIENCE
-    while fcntl is not None:
-        try:
-            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise ValueError(
-                    f"{folder}: another process is training there; wait until it ends, or choose another folder"
-                ) from None
-            time.sleep(0.05)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            break
-    if (device := os.fstat(handle).st_dev) not in _unlocked:
-        _unlocked.add(device)
-        warnings.warn(f"{folder}: this file system has no locks; make sure that no other process trains there", stacklevel=3)
-
-
-_inherited: set[int] = set()  # descriptors of locks, which a forked child has as well
-
-
-def _close_inherited() -> None:
-    """Close the locks of the parent in a forked child: a data worker that outlives its parent must not lock the folder."""
-    for handle in _inherited:
-        os.close(handle)
-    _inherited.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_inherited)
-
-
-def is_begun(folder: Path) -> bool:
-    """Return whether there is a checkpoint, complete or not."""
+def has_checkpoints(folder: Path) -> bool:
+    """Return whether there is a checkpoint, complete or damaged."""
     return bool(_files(folder))
 
 
-def load(folder: Path, table: Mapping[str, Check] = RUN) -> Checkpoint | None:
-    """Return the newest complete checkpoint, or None if there is none; a ValueError if all are damaged.
+def load(folder: Path, checks: Mapping[str, Check] = RUN) -> Checkpoint | None:
+    """Return the newest complete checkpoint, or None if there is no checkpoint. If all are damaged, raise a ValueError.
 
-    `table` has the checks of its metadata; by default those of a run.
+    `checks` are those of the metadata; by default those of a run.
     """
     damaged: dict[str, str] = {}
     for path in _files(folder):
         try:
-            return read(path, table)
+            return read(path, checks)
         except ValueError as error:
-            damaged[path.name] = str(error).removeprefix(f"{path}: ")  # the one before is still there
+            damaged[path.name] = str(error).removeprefix(f"{path}: ")  # try the one before
     if damaged:
         reason = next(iter(damaged.values()))
         how = "remove them to start over, or use the version of outspan that wrote them"
@@ -213,10 +140,10 @@ def load(folder: Path, table: Mapping[str, Check] = RUN) -> Checkpoint | None:
     return None
 
 
-def read(path: Path, table: Mapping[str, Check] = RUN) -> Checkpoint:
-    """Return the tensors and metadata of one file; anything but a complete checkpoint is a ValueError.
+def read(path: Path, checks: Mapping[str, Check] = RUN) -> Checkpoint:
+    """Return the tensors and metadata of one file. Anything but a complete checkpoint raises a ValueError.
 
-    A file without permission to read is an OSError: it may be complete, so an older one must not be used instead.
+    A file without permission to read raises an OSError: it may be complete, so an older one must not be used instead.
     """
     with open(path, "rb") as file:
         file.read(1)
@@ -234,7 +161,7 @@ def read(path: Path, table: Mapping[str, Check] = RUN) -> Checkpoint:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: metadata is not JSON ({error})") from None
     try:
-        check_metadata(metadata, table)
+        check_metadata(metadata, checks)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return Checkpoint(tensors, metadata)

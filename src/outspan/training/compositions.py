@@ -24,10 +24,10 @@ class Line(TypedDict):
     compositions: dict[str, dict[str, float]]
 
 
-def count(
-    into: Counts, drawn: Plan, chosen: Int64[Tensor, " B"], losses: Float32[Tensor, "images candidates"], depth: int
+def add_step(
+    counts: Counts, drawn: Plan, chosen: Int64[Tensor, " B"], losses: Float32[Tensor, "images candidates"], depth: int
 ) -> None:
-    """Add the compositions that a step has chosen: the first `depth` steps of the plan, in the order applied."""
+    """Add the compositions that a step has chosen: the first `depth` transforms of each chosen row, in order."""
     rows = chosen.cpu().numpy()
     weights = losses.flatten().double().cpu().numpy()[rows]
     ops = drawn.ops[drawn.out].numpy()[rows, :depth]
@@ -35,13 +35,13 @@ def count(
     index = index.reshape(-1)
     sums = zip(np.bincount(index).tolist(), np.bincount(index, weights=weights).tolist(), strict=True)
     for composition, (number, loss) in zip(distinct.tolist(), sums, strict=True):
-        entry = into.setdefault("+".join(drawn.names[op] for op in composition if op >= 0) or "none", [0, 0.0])
+        entry = counts.setdefault("+".join(drawn.names[op] for op in composition if op >= 0) or "none", [0, 0.0])
         entry[0] += number
         entry[1] += loss
 
 
 def add_epoch(out: Path, epoch: int, counts: Counts) -> None:
-    """Write the line of an epoch. Lines of this and later epochs, which an interrupted start wrote, are removed."""
+    """Write the line of an epoch. Lines of this and later epochs, which an interrupted run wrote, are removed."""
     lines = [line for line in read(out) if line["epoch"] < epoch] if (out / FILE).exists() else []
     row = {name: {"count": number, "loss": loss / number} for name, (number, loss) in sorted(counts.items())}
     write_lines(out / FILE, [*lines, {"epoch": epoch, "compositions": row}])

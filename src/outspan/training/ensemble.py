@@ -1,4 +1,4 @@
-"""Train several perceptrons at once. Each member equals what `train` makes of its recipe, up to rounding."""
+"""Train several perceptrons at once. Each member equals the model that `train` returns for its recipe, up to rounding."""
 
 import math
 import re
@@ -18,7 +18,7 @@ from outspan.training.loop import train_epochs
 from outspan.transforms.normalize import Normalize
 
 MEMBER_KEYS = ("policy", "seed", "transforms", "depth", "probability", "magnitude", "defaults", "same_class")  # may differ
-_MAX_VALUES = 100_000_000  # of the normalised images of a step, over all members
+_MAX_VALUES = 100_000_000  # of the normalized images of a step, over all members
 
 
 def is_batchable(recipe: Recipe) -> bool:
@@ -45,9 +45,9 @@ def train_ensemble(
 ) -> tuple[Ensemble, Normalize]:
     """Train several recipes of a perceptron at once, and return the models and their preprocessing.
 
-    The recipes may differ in their seeds and in how they augment (`MEMBER_KEYS`). Each member has its own initialisation,
+    The recipes may differ in their seeds and in how they augment (`MEMBER_KEYS`). Each member has its own initialization,
     order of images and plans. With `shared` all members use the order and the draws of that seed. This is faster, but then
-    members with the same augmentation differ in their initialisation alone. With `out` the ensemble saves checkpoints there and
+    members with the same augmentation differ in their initialization alone. With `out` the ensemble saves checkpoints there and
     resumes from them. If `on_step` returns True, it saves and raises `Stopped`.
     """
     _check_members(members)

@@ -19,7 +19,7 @@ from outspan.training.ensemble_draws import build_draws
 from outspan.training.ensemble_model import Ensemble
 from outspan.training.metadata import ENSEMBLE
 from outspan.training.pending import Outcome, Pending
-from outspan.training.state import State, initial, make_optimizer
+from outspan.training.state import State, initial_model, make_optimizer
 from outspan.training.step import Learner, lr_at, set_lr
 from outspan.transforms.labels import mix_labels
 from outspan.transforms.normalize import Normalize
@@ -52,7 +52,7 @@ class EnsembleRun:
         mean, std = data.train.statistics()
         self.preprocess = Normalize(mean, std, torch.bfloat16 if on_gpu else torch.float32)
         self.split = data.train.to(device)
-        self.model = Ensemble([initial(recipe, data.train.shape, len(data.classes)) for recipe in members]).to(device)
+        self.model = Ensemble([initial_model(recipe, data.train.shape, len(data.classes)) for recipe in members]).to(device)
         optimizer = make_optimizer(self.recipe, [*self.model.weights], [*self.model.biases], on_gpu=on_gpu)
         self.state = State(self.model, optimizer)
         self.learner = Learner(self.model, self.recipe.label_smoothing, graphs=on_gpu, forward=self.model.each)

@@ -44,11 +44,11 @@ def evaluate(
 
     Args:
         run: The folder of a run, or what `outspan.load` returns.
-        data: The name or path of other data. Its test split is used. A table, or a folder of class folders, is used whole; if
-            the run was trained on it, only the part that the run held out.
+        data: The name or path of other data. Its test split is used. Data without splits, such as a table or a folder of class
+            folders, is used completely, but if the run was trained on it, only the part that the run held out.
         device: Where to compute. By default a GPU if there is one, otherwise the CPU.
         skip_bad: Tolerate up to this number of unreadable files in an image folder.
-        on_batch: Called after each batch with the number of samples done, and of all samples.
+        on_batch: Called after each batch with the number of samples done and the total number.
 
     Raises:
         ValueError: If the run cannot be loaded, or the data does not fit or has changed since the run.

@@ -22,7 +22,7 @@ def compute_logits(
 ) -> Tensor:
     """Return the logits of a split, [N, classes], without augmentation.
 
-    `on_batch` is called after each batch with the number of samples done, and of all samples.
+    `on_batch` is called after each batch with the number of samples done and the total number.
     """
     model.eval()
     size = max(1, min(_MAX_BATCH, _MAX_VALUES // math.prod(split.shape)))

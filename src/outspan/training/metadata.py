@@ -1,4 +1,4 @@
-"""The checks of the metadata of a checkpoint: one table of keys."""
+"""The checks of the metadata of a checkpoint: one table for runs, `RUN`, and one for ensembles, `ENSEMBLE`."""
 
 import math
 import sys
@@ -10,7 +10,7 @@ from outspan.config import stored_recipe
 from outspan.messages import shown
 
 Metadata = dict[str, Any]  # of a checkpoint, as JSON has it
-Check = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and which values are
+Check = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and the allowed values in words
 _LARGEST = 2**63 - 1
 _METRICS = ("epoch", "step", "train_loss", "test_accuracy")
 
@@ -23,12 +23,12 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= sys.float_info.max  # a larger integer cannot be a float
 
 
-def _is_amount(value: Any) -> bool:
+def _is_nonnegative(value: Any) -> bool:
     return _is_number(value) and value >= 0
 
 
-def _is_list(value: Any, holds: Callable[[Any], bool], least: int = 0) -> bool:
-    return type(value) is list and len(value) >= least and all(map(holds, value))
+def _is_list(value: Any, is_element: Callable[[Any], bool], least: int = 0) -> bool:
+    return type(value) is list and len(value) >= least and all(map(is_element, value))
 
 
 def _is_text(value: Any) -> bool:
@@ -39,14 +39,16 @@ def _is_shape(value: Any) -> bool:
     return _is_list(value, lambda side: _is_count(side, 1)) and len(value) in (1, 3) and math.prod(value) < 2**31
 
 
-def _is_row(value: Any) -> bool:
+def _is_metrics_row(value: Any) -> bool:
     """Return whether a value is the metrics of one epoch."""
-    return type(value) is dict and value.keys() >= {*_METRICS} and all(map(_is_amount, value.values()))
+    return type(value) is dict and value.keys() >= {*_METRICS} and all(map(_is_nonnegative, value.values()))
 
 
 def _is_chosen(value: Any) -> bool:
+    """Return whether a value is the compositions that were chosen in an epoch."""
+
     def is_entry(entry: Any) -> bool:
-        return type(entry) is list and len(entry) == 2 and _is_count(entry[0], 1) and _is_amount(entry[1])
+        return type(entry) is list and len(entry) == 2 and _is_count(entry[0], 1) and _is_nonnegative(entry[1])
 
     return type(value) is dict and all(map(is_entry, value.values()))
 
@@ -71,10 +73,13 @@ RUN: Mapping[str, Check] = MappingProxyType(
         "data.policy_file?": _DIGEST,
         "data.weights?": _DIGEST,
         "setting": _OBJECT,
-        "seconds": (_is_amount, "a number of at least 0"),
-        "losses": (_is_amount, "a number of at least 0"),
+        "seconds": (_is_nonnegative, "a number of at least 0"),
+        "losses": (_is_nonnegative, "a number of at least 0"),
         "chosen": (_is_chosen, "an object of [count, loss]"),
-        "metrics": (lambda value: _is_list(value, _is_row), f"a list of objects with numbers for {', '.join(_METRICS)}"),
+        "metrics": (
+            lambda value: _is_list(value, _is_metrics_row),
+            f"a list of objects with {', '.join(_METRICS)}",
+        ),
     }
 )
 # Of several models that are trained at once.
@@ -83,22 +88,22 @@ ENSEMBLE: Mapping[str, Check] = MappingProxyType(
 )
 
 
-def check_metadata(metadata: Any, table: Mapping[str, Check]) -> None:
+def check_metadata(metadata: Any, checks: Mapping[str, Check]) -> None:
     """Refuse metadata with a missing key, a value of the wrong type, or values that contradict each other."""
     if type(metadata) is not dict:
         raise ValueError(f"metadata must be an object, got {shown(metadata)}")
-    for key, (holds, allowed) in table.items():
+    for key, (is_allowed, allowed) in checks.items():
         *parents, name = key.rstrip("?").split(".")
         values = metadata
         for parent in parents:
-            values = values[parent]  # an object: the table has it before its keys
+            values = values[parent]  # an object: it was checked before its keys
         if name not in values:
             if key.endswith("?"):
                 continue
             raise ValueError(f"metadata has no key {key!r}, which must be {allowed}")
-        if not holds(values[name]):
+        if not is_allowed(values[name]):
             raise ValueError(f"metadata {key.rstrip('?')!r} must be {allowed}, got {shown(values[name])}")
-    if table is RUN:
+    if checks is RUN:
         _check_run(metadata)
 
 

@@ -1,4 +1,4 @@
-"""Losses of finished steps that are not read from the device yet."""
+"""Results of steps that are not read from the device yet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ _READ_EVERY = 50  # steps on a GPU
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a step leaves behind, possibly still being computed on the device."""
+    """The result of a step. The device may still be computing its tensors."""
 
     step: int  # counted from 0
     loss: Tensor  # [], or [models]
-    drawn: Plan | None = None
+    drawn: Plan | None = None  # the plan of all candidates
     chosen: Tensor | None = None  # which outputs of the plan were trained on
-    candidates: Tensor | None = None  # their losses, before one was chosen
+    candidate_losses: Tensor | None = None  # [samples, candidates]
 
 
 class Pending:

@@ -19,7 +19,7 @@ import torch
 from outspan.children import get_context
 from outspan.training import OnStep, Progress, Stopped
 
-Watch = Callable[[str], AbstractContextManager[OnStep | None]]
+Watch = Callable[[str], AbstractContextManager[OnStep | None]]  # from the title of a run to its `on_step`
 Run = Callable[..., Any]  # called with `on_step`; for another process, `functools.partial` of a function
 
 
@@ -43,7 +43,7 @@ def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = un
     """
     if jobs > 1 and len(runs) > 1:
         with watch(f"{jobs} runs at a time") as on_step:
-            return _side_by_side([run for _, run in runs], jobs, on_step)
+            return _run_in_processes([run for _, run in runs], jobs, on_step)
     results = []
     for i, (title, run) in enumerate(runs, 1):
         with watch(f"{title} ({i} of {len(runs)})" if len(runs) > 1 else title) as on_step:
@@ -51,7 +51,7 @@ def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = un
     return results
 
 
-def _side_by_side(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> list[Any]:
+def _run_in_processes(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> list[Any]:
     """Execute runs in processes. They are controlled by pipes only, so that a kill leaves no semaphore behind."""
     workers, stopped = _Workers(runs), False
     try:

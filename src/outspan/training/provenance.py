@@ -53,7 +53,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Provenance:
-    """All that identifies a run; a folder is resumed only by a run with the same recipe and data."""
+    """All that identifies a run. A run is resumed only with the same recipe and data."""
 
     recipe: Recipe
     data: DataProvenance
@@ -73,14 +73,14 @@ class Provenance:
         if changed and not is_finished:
             warnings.warn(f"{out}: the result will not be bit-identical ({', '.join(changed)})", stacklevel=4)
 
-    def with_stored(self, stored: Metadata) -> "Provenance":
-        """Return it with the stored digest of the weights file, which a run needs only at its start."""
+    def with_stored_weights(self, stored: Metadata) -> "Provenance":
+        """Return it with the stored digest of the weights file if the file is gone: a run needs it only at its start."""
         weights = self.data.weights or stored["data"].get("weights")
         return replace(self, data=replace(self.data, weights=weights))
 
 
-def describe_data(recipe: Recipe, data: Data, kept: AnySamples, prepared: Split) -> DataProvenance:
-    """Return the provenance of the data: of `kept`, which is trained on, and as it was `prepared` for the model."""
+def describe_data(recipe: Recipe, data: Data, train: AnySamples, prepared: Split) -> DataProvenance:
+    """Return the provenance of the data; `train` are the training samples, and `prepared` is their split for the model."""
     mean, std = prepared.statistics()
     has_weights = recipe.weights != PUBLISHED and Path(recipe.weights).is_file()
     return DataProvenance(
@@ -91,7 +91,7 @@ def describe_data(recipe: Recipe, data: Data, kept: AnySamples, prepared: Split)
         std=std,
         policy_file=digest_of(file_and_function(recipe.policy_file)[0]) if recipe.policy_file else None,
         weights=digest_of(recipe.weights) if has_weights else None,
-        train_digest=kept.digest,
+        train_digest=train.digest,
         test_digest=data.test.digest,
         cache=digest_of(recipe.cache),
     )

@@ -51,7 +51,7 @@ class Run:
         self.epochs, self.epoch_steps = self.recipe.epochs, -(-len(setup.splits.train) // self.recipe.batch)
         self.learning_policy = setup.policy if isinstance(setup.policy, LearningPolicy) else None
         self.pending = Pending(device, self._read)
-        self._began = time.perf_counter()  # as if all of it had been trained without interruption
+        self._began = time.perf_counter()  # `resume` subtracts the seconds of earlier starts
 
     @property
     def step(self) -> int:
@@ -74,16 +74,16 @@ class Run:
         return self.state.metrics
 
     def resume(self) -> None:
-        """Continue from the newest checkpoint in the folder, or start. Another recipe or other data is a ValueError."""
+        """Continue from the newest checkpoint in the folder, or start. Another recipe or other data raises a ValueError."""
         stored = checkpoint.load(self.out)
         if stored is None:
-            for name in (_METRICS, compositions.FILE):  # of a run that was killed before its first checkpoint
+            for name in (_METRICS, compositions.FILE):  # files of a run that was killed before its first checkpoint
                 (self.out / name).unlink(missing_ok=True)
             text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may be any bytes
             write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
         else:
             self.provenance.check_same_run(stored.metadata, self.out)
-            self.provenance = self.provenance.with_stored(stored.metadata)
+            self.provenance = self.provenance.with_stored_weights(stored.metadata)
             try:
                 restore_run(stored, self.state, self.setup.policy)
             except ValueError as error:
@@ -131,14 +131,14 @@ class Run:
         self.pending.add(Outcome(self.step - 1, losses.mean(), batch.drawn, batch.chosen, batch.losses))
 
     def _read(self, outcome: Outcome, loss: float) -> float:
-        """Add a step to the epoch: its loss, and which compositions were chosen."""
+        """Add the loss of a step and the compositions that it has chosen to the sums of the epoch."""
         if not math.isfinite(loss):
             epoch = len(self.metrics)
             raise Diverged(f"the loss is {loss} at step {outcome.step}, epoch {epoch}: try a smaller lr")
         self.state.losses += loss
-        if outcome.drawn is not None and outcome.chosen is not None and outcome.candidates is not None:
-            chosen, candidates = outcome.chosen, outcome.candidates
-            compositions.count(self.state.chosen, outcome.drawn, chosen, candidates, self.recipe.depth)
+        drawn, chosen, losses = outcome.drawn, outcome.chosen, outcome.candidate_losses
+        if drawn is not None and chosen is not None and losses is not None:
+            compositions.add_step(self.state.chosen, drawn, chosen, losses, self.recipe.depth)
         return loss
 
     def end_epoch(self, epoch: int) -> None:
@@ -154,7 +154,7 @@ class Run:
             validation = accuracy(self.setup.eval_model, splits.validation, splits.preprocess, self.device)
             row["validation_accuracy"] = validation
         state.metrics.append(row)
-        write_lines(self.out / _METRICS, state.metrics)  # for anyone monitoring the run; the checkpoint has it, too
+        write_lines(self.out / _METRICS, state.metrics)  # for anyone monitoring the run; checkpoints have the rows, too
         state.losses, state.chosen = 0.0, {}
         if self.tracker is not None:
             self.tracker.add(row)

@@ -10,12 +10,12 @@ from outspan.training.metadata import RUN, check_metadata
 from outspan.training.provenance import Provenance
 from outspan.training.state import State
 
-_SLOWDOWN = 20  # a large model is saved so seldom that saving takes at most a twentieth of the time
+_PAUSE_RATIO = 20  # training between two checkpoints takes at least 20 times as long as saving one
 _POLICY = "policy."  # prefix of the tensors of a policy that learns
 
 
 class Saver:
-    """Calls `save` every so many seconds, less often if that takes long; 0 seconds is after every step."""
+    """Calls `save` every `every` seconds, less often if saving is slow. With 0 it saves after every step."""
 
     def __init__(self, save: Callable[[], None], every: float) -> None:
         self._save, self._every = save, every
@@ -23,7 +23,7 @@ class Saver:
 
     def is_due(self) -> bool:
         """Return whether it is time to save."""
-        pause = max(self._every, _SLOWDOWN * self._duration) if self._every else 0.0
+        pause = max(self._every, _PAUSE_RATIO * self._duration) if self._every else 0.0
         return time.perf_counter() - self._saved >= pause
 
     def save(self) -> None:
@@ -35,19 +35,19 @@ class Saver:
 
 
 def save_run(out: Path, state: State, policy: object, provenance: Provenance) -> None:
-    """Write the checkpoint of a run. Weights that are not finite are refused: the checkpoint before stays."""
+    """Write the checkpoint of a run. Weights that are not finite are refused, and the previous checkpoint is kept."""
     tensors = checkpoint.pack(state.model, state.optimizer, state.average_model)
     if isinstance(policy, LearningPolicy):
         tensors |= {f"{_POLICY}{name}": tensor for name, tensor in policy.state_dict().items()}
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise Diverged(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
     metadata = {**provenance.to_metadata(), **state.to_metadata()}
-    check_metadata(metadata | {"step": state.step}, RUN)  # what could not be read again is not written
+    check_metadata(metadata | {"step": state.step}, RUN)  # never write a checkpoint that could not be read
     checkpoint.save(out, state.step, tensors, metadata)
 
 
 def restore_run(stored: checkpoint.Checkpoint, state: State, policy: object) -> None:
-    """Restore the state of a run, and of a policy that learns; tensors of another model are a ValueError."""
+    """Restore the state of a run, and of a policy that learns. Tensors of another model raise a ValueError."""
     state.restore(*stored)
     if isinstance(policy, LearningPolicy):
         tensors = stored.tensors.items()

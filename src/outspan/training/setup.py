@@ -60,19 +60,19 @@ class Setup:
     provenance: Provenance
 
 
-def build_setup(recipe: Recipe, data: Data, options: Options, *, is_begun: bool = False) -> Setup:
+def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool = False) -> Setup:
     """Build a run. A run that has begun no longer needs the weights file that it started from."""
-    kept, validation = _hold_out(recipe, data)
-    check_noun(recipe, kept.noun)  # before texts are tokenized, which takes time
-    models.check_noun(recipe.model, kept.noun)
-    train, test = kept.prepared(recipe, train=True), data.test.prepared(recipe)
+    samples, validation = _hold_out(recipe, data)
+    check_noun(recipe, samples.noun)  # before texts are tokenized, which takes time
+    models.check_noun(recipe.model, samples.noun)
+    train, test = samples.prepared(recipe, train=True), data.test.prepared(recipe)
     validation = None if validation is None else validation.prepared(recipe)
     graphs = options.graphs and options.device.type == "cuda" and not train.is_ragged
-    described = describe_data(recipe, data, kept, train)
+    identity = describe_data(recipe, data, samples, train)
     setting = describe_setting(options.device, compiled=options.compiled, deterministic=options.deterministic, graphs=graphs)
-    preprocess = make_preprocess(train.noun, described.mean, described.std, on_gpu=options.device.type == "cuda")
+    preprocess = make_preprocess(train.noun, identity.mean, identity.std, on_gpu=options.device.type == "cuda")
     splits = Splits(train.to(options.device), test, validation, preprocess)
-    start = replace(recipe, weights="") if is_begun else recipe
+    start = replace(recipe, weights="") if has_begun else recipe
     state = new_state(start, train.shape, len(data.classes), options.device)
     if not train.is_ragged:
         _check_model_fits(recipe, state.model, train)
@@ -81,15 +81,15 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, is_begun: bool 
     policy = build_policy(recipe, Replayed(model) if graphs else model, data, preprocess)
     # Not the compiled model: compiling it for evaluation takes longer than it saves.
     eval_model = Replayed(state.eval_model) if graphs else state.eval_model
-    return Setup(splits, state, policy, learner, eval_model, Provenance(recipe, described, setting))
+    return Setup(splits, state, policy, learner, eval_model, Provenance(recipe, identity, setting))
 
 
 def _hold_out(recipe: Recipe, data: Data) -> tuple[AnySamples, AnySamples | None]:
-    """Return what is trained on, and the validation split: held out of train, or the data's own, or None."""
-    kept, validation = hold_out(data.train, recipe.validation, recipe.seed)
+    """Return the training samples and the validation split: held out of train, or that of the data, or None."""
+    train, validation = hold_out(data.train, recipe.validation, recipe.seed)
     if validation is not None and data.validation is not None:
         raise ValueError(f"validation must be 0 for data that has a validation split, got {recipe.validation}")
-    return kept, data.validation if validation is None else validation
+    return train, data.validation if validation is None else validation
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
@@ -113,8 +113,8 @@ def _absolute(name: str) -> str:
 
 
 @contextmanager
-def algorithms(*, deterministic: bool) -> Iterator[None]:
-    """Use the fastest algorithms of the GPU, or those that are deterministic. The settings from before are restored."""
+def use_algorithms(*, deterministic: bool) -> Iterator[None]:
+    """Use the fastest algorithms of the GPU, or deterministic ones. Restore the previous settings at the end."""
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark, cudnn.deterministic, torch.are_deterministic_algorithms_enabled()
     cudnn.benchmark, cudnn.deterministic = not (deterministic or before[1]), deterministic or before[1]
@@ -125,12 +125,12 @@ def algorithms(*, deterministic: bool) -> Iterator[None]:
         yield
     finally:
         cudnn.benchmark, cudnn.deterministic = before[:2]
-        if deterministic:  # this call imports much of torch, which fails if an interruption left torch half imported
+        if deterministic:  # this call imports modules of torch, which fails if an interruption left torch half imported
             torch.use_deterministic_algorithms(before[2])
 
 
 def _check_model_fits(recipe: Recipe, model: nn.Module, split: Split) -> None:
-    """Refuse samples that the model does not take, and batches of one sample if it cannot normalise them."""
+    """Refuse samples that the model does not take, and batches of one sample if it cannot normalize them."""
     shape, device = split.shape, next(model.parameters()).device
     size = " x ".join(map(str, shape))
     try:
@@ -145,7 +145,7 @@ def _check_model_fits(recipe: Recipe, model: nn.Module, split: Split) -> None:
             copy.deepcopy(model).train()(torch.zeros(1, *shape, device=device))  # a copy: its statistics would change
     except ValueError:
         raise ValueError(
-            f"the last batch of an epoch, or a part of it, has one sample, and {recipe.model!r} cannot normalise a single "
+            f"the last batch of an epoch, or a part of it, has one sample, and {recipe.model!r} cannot normalize a single "
             f"sample of {size}: use another batch, a smaller accumulate or larger {split.noun}"
         ) from None
 

@@ -1,4 +1,4 @@
-"""What a run carries from step to step: the model, the optimizer, and the epoch so far."""
+"""The state of a run between two steps: the model, the optimizer, and the epoch so far."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from outspan.training.metadata import Metadata
 
 @dataclass
 class State:
-    """What a run carries from step to step."""
+    """The state of a run between two steps."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     average: Average | None = None  # of the weights, if the recipe has `ema`
     step: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of training, over all starts
     losses: float = 0.0  # sum over the steps of this epoch
     chosen: compositions.Counts = field(default_factory=dict)  # compositions chosen in this epoch
     metrics: list[dict[str, float]] = field(default_factory=list)  # one row per finished epoch
@@ -47,15 +47,15 @@ class State:
         self.losses, self.chosen, self.metrics = metadata["losses"], metadata["chosen"], metadata["metrics"]
 
 
-def initial(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Return the model of a recipe, initialised with its seed, for samples of this shape ([C, H, W] or [T])."""
+def initial_model(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return the model of a recipe, initialized with its seed, for samples of this shape ([C, H, W] or [T])."""
     torch.manual_seed(rng.derive(recipe.seed, "init"))
     return models.build(recipe.model, shape, classes, recipe.weights)
 
 
 def new_state(recipe: Recipe, shape: tuple[int, ...], classes: int, device: torch.device) -> State:
     """Return the state before the first step, for samples of this shape ([C, H, W] or [T])."""
-    model = initial(recipe, shape, classes).to(device)
+    model = initial_model(recipe, shape, classes).to(device)
     if device.type == "cuda":
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     weights = [p for p in model.parameters() if p.ndim > 1]
@@ -67,7 +67,7 @@ def new_state(recipe: Recipe, shape: tuple[int, ...], classes: int, device: torc
 def make_optimizer(
     recipe: Recipe, weights: Sequence[Tensor], others: Sequence[Tensor], *, on_gpu: bool
 ) -> torch.optim.Optimizer:
-    """Return the optimizer of a recipe. Weight decay applies to `weights`, not to `others` (biases and normalisation)."""
+    """Return the optimizer of a recipe. Weight decay applies to `weights`, not to `others` (biases and normalization)."""
     groups = [{"params": weights, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
     if recipe.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=recipe.lr, fused=on_gpu or None)

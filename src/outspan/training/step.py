@@ -18,7 +18,7 @@ class Learner:
     """Forward and backward pass: `learner(inputs, targets)` returns the loss per sample and sets the gradients of their mean.
 
     A batch is processed in `parts`, whose gradients add up to those of the batch. `forward` may return the logits of several
-    models, [models, B, classes]; the gradients are then those of the mean of each model.
+    models, [models, B, classes]; each model then gets the gradients of its own mean loss.
     """
 
     def __init__(

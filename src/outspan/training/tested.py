@@ -28,7 +28,7 @@ class Tested:
     trained_on: int = 0  # how many of the tested samples the run was trained on
 
     def __str__(self) -> str:
-        """Return a description for people."""
+        """Return a description of the data for messages."""
         count, name = f"{len(self.data.test):,} {self.data.test.noun}", self.data.name
         if self.part == Part.SPLIT:
             return f"the test split of {name}, {count}"
@@ -41,7 +41,7 @@ class Tested:
 def load_tested(run: Trained, other: str = "", *, skip_bad: int = 0) -> Tested:
     """Return the test data of a run, which must not have changed, or `other` data of its shape and classes.
 
-    A table, or a folder of class folders, is tested whole; if the run trained on it, only the part that the run held out.
+    Data without splits is used completely, but if the run was trained on it, only the part that the run held out.
     """
     data, part = _load_other(run, other, skip_bad) if other else _load_own(run, skip_bad)
     _check_noun(run, data.name, data.test.noun)
@@ -72,7 +72,7 @@ def _load_own(run: Trained, skip_bad: int) -> tuple[Data, Part]:
 
 
 def _load_other(run: Trained, name: str, skip_bad: int) -> tuple[Data, Part]:
-    """Return data that is named, which may be that of the run."""
+    """Return other data by its name or path, which may be that of the run."""
     if is_undivided(name) or has_test_only(name):
         _check_noun(run, name, noun_of(name))
         if is_undivided(name) and (divided := _load_divided(run, name, skip_bad)) is not None:

@@ -11,9 +11,10 @@ from outspan.config import Recipe, RecipeKeys, build_recipe
 from outspan.data.sets import Data, load_for, noun_of
 from outspan.files import remove_partials
 from outspan.training import OnStep, checkpoint
+from outspan.training.lock import locked
 from outspan.training.loop import train_epochs
 from outspan.training.run import Run, Summary
-from outspan.training.setup import Options, algorithms, build_setup, with_absolute_paths
+from outspan.training.setup import Options, build_setup, use_algorithms, with_absolute_paths
 from outspan.training.trackers import TensorBoard
 
 
@@ -60,13 +61,14 @@ def train(
         ValueError: If a key, the data, the model or the folder does not fit, or if the training diverges.
     """
     folder, where = Path(out), torch.device(device or devices.default_device())
-    with algorithms(deterministic=deterministic):
+    with use_algorithms(deterministic=deterministic):
         built = with_absolute_paths(build_recipe(recipe, keys, noun_of))
         data = splits or load_for(built, skip_bad=skip_bad)
         options = Options(where, compiled=compile, graphs=graphs, deterministic=deterministic)
-        run = Run(build_setup(built, data, options, is_begun=checkpoint.is_begun(folder)), folder, where)
+        setup = build_setup(built, data, options, has_begun=checkpoint.has_checkpoints(folder))
+        run = Run(setup, folder, where)
         folder.mkdir(parents=True, exist_ok=True)  # all checks that do not read the folder have passed
-        with checkpoint.locked(folder):  # files are neither read nor written before: they may be another process's
+        with locked(folder):  # no file is read or written before: another process may be using the folder
             run.resume()
             if run.step < run.steps:  # a finished run is only read: its folder may be read-only
                 remove_partials(folder)

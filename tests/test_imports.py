@@ -13,7 +13,7 @@ import outspan
 
 ROOT = Path(outspan.__file__).parent
 ROWS = [
-    {"shapes", "rng", "plan", "plan_parsing", "config", "limits", "files", "children", "messages", "devices"},
+    {"shapes", "rng", "plan", "plan_parsing", "config", "limits", "files", "children", "messages", "devices", "lazy"},
     {"transforms", "text", "figures"},
     {"data", "models"},
     {"policies"},

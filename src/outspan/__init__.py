@@ -3,8 +3,9 @@
 Names are imported when they are first used, so that the command line starts without torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from outspan.lazy import attach
 
 if TYPE_CHECKING:
     from outspan import rng as rng
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    **{name: f"outspan.{name}" for name in ("rng", "text", "theory")},
     "Recipe": "outspan.config",
     "train": "outspan.training.train",
     "Summary": "outspan.training.run",
@@ -147,14 +149,4 @@ __all__ = [
     "write_image",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("rng", "text", "theory"):
-        return import_module(f"outspan.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'outspan' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__getattr__, __dir__ = attach(__name__, _HOMES)

@@ -8,7 +8,8 @@ import torch
 
 import outspan
 from outspan import Adversarial, rng, soft_cross_entropy
-from outspan.policies.adversarial import OPERATIONS, Controller, LearningPolicy, reinforce, standardise
+from outspan.policies.adversarial import OPERATIONS, Controller, reinforce, standardise
+from outspan.policies.protocols import LearningPolicy
 
 
 def small(operations: int = 3, magnitudes: int = 2) -> tuple[Controller, torch.Tensor]:
@@ -161,7 +162,7 @@ def test_a_loss_that_is_not_finite_does_not_reach_the_controller():
     policy = Adversarial(classes=2, update_every=2, policies=2)
     before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
     policy.learn(torch.tensor([1.0, float("nan")]), step=0)
-    with pytest.raises(ValueError, match="a loss of the 2 steps to step 1 is not finite"):
+    with pytest.raises(ValueError, match="a loss of the 2 steps up to step 1 is not finite"):
         policy.learn(torch.tensor([1.0, 2.0]), step=1)
     after = policy.state_dict()
     assert before.keys() == after.keys()
@@ -190,10 +191,10 @@ def test_its_dials_are_the_published_ones():
     [
         ({"policies": 1}, "policies must be at least 2, got 1"),
         ({"magnitudes": 1}, "magnitudes must be at least 2, got 1"),
-        ({"operations": ()}, "operations must be at least one"),
+        ({"operations": ()}, "operations must name at least one operation"),
         ({"operations": ("rotate", "turn")}, "unknown operation 'turn', did you mean"),
         ({"operations": ("random_crop",)}, "unknown operation 'random_crop', did you mean"),
-        ({"every": 0}, "every must be at least 1, got 0"),
+        ({"update_every": 0}, "update_every must be at least 1, got 0"),
         ({"defaults": "nothing"}, "defaults must be a proposal or one of"),
     ],
 )

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from outspan import rng
-from outspan.data.sets import Data, InMemory, load
+from outspan.data.dataset import Data
+from outspan.data.sets import load
+from outspan.data.splits import InMemory
 from outspan.theory.bounds import Setting
 from outspan.theory.pixels import pixels, transformed_pixels
 from outspan.theory.ranking import fit, rank, rankable, spearman

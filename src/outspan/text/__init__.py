@@ -7,8 +7,9 @@
 Names are imported when they are first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from outspan.lazy import attach
 
 if TYPE_CHECKING:
     from outspan.text.backtranslation import backtranslate as backtranslate
@@ -47,12 +48,4 @@ __all__ = [
     "sentences",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'outspan.text' has no attribute {name!r}")
-    return getattr(import_module(f"outspan.text.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = attach(__name__, {name: f"outspan.text.{module}" for name, module in _MODULES.items()})

@@ -13,8 +13,9 @@ sample outside the span of the rows of X.
 Names are imported when they are first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from outspan.lazy import attach
 
 if TYPE_CHECKING:
     from outspan.theory.bounds import Setting as Setting
@@ -84,12 +85,4 @@ __all__ = [
     "verify",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'outspan.theory' has no attribute {name!r}")
-    return getattr(import_module(f"outspan.theory.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = attach(__name__, {name: f"outspan.theory.{module}" for name, module in _MODULES.items()})

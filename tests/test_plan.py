@@ -179,6 +179,8 @@ def test_indexing_takes_numpy_and_lists_of_booleans():
     ("call", "message"),
     [
         (lambda: Plan.of(["rotate"]), "steps must be one list of names per row, got 'rotate'"),
+        (lambda: Plan.of([[("rotate", 0.5)]]), r"steps must be names, got \('rotate', 0.5\): pass levels in `levels`"),
+        (lambda: Plan.of([["rotate"]], levels=[0.5]), r"levels must be one list per row, with one entry per step, got \[0.5\]"),
         (lambda: Plan.of([["cutout"]], places=[[[0.5, 0.5]]]), r"a place must be 4 numbers, got \[0.5, 0.5\]"),
         (lambda: Plan.of([["cutout"]], places=[[0.5]]), "a place must be 4 numbers"),
         (lambda: Plan.of([["mixup"]], partners=[[0.7]]), "a partner must be a row number, got 0.7"),

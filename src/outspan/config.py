@@ -21,7 +21,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that decides a run's result, and nothing else."""
+    """All settings that determine the result of a run; docs/training.md describes them."""
 
     data: str = "digits"
     model: str = "convnet"
@@ -35,10 +35,10 @@ class Recipe:
     momentum: float = 0.9
     weight_decay: float = 5e-4  # on weights, not on biases and normalization layers
     schedule: str = "cosine"  # "cosine", "linear", "multistep" (times 0.1 at 30, 60 and 80 %) or "constant"
-    warmup: float = 0.02  # fraction of the steps in which lr rises to its value
+    warmup: float = 0.02  # first fraction of the steps, in which the learning rate rises to lr
     label_smoothing: float = 0.0
-    clip: float = 0.0  # largest norm of the gradient; 0 does not clip
-    accumulate: int = 1  # parts in which a batch goes through the model, if it does not fit at once
+    clip: float = 0.0  # maximum norm of the gradient; 0: no limit
+    accumulate: int = 1  # number of parts of a batch, for gradient accumulation
     size: int = 224  # side of images read from a folder
     crop: str = "centre"  # how they are cropped: "centre", or "resized" (random resized crop when a file is read)
     fraction: float = 1.0  # of the train and test samples to use, evenly spaced; at least two batches
@@ -238,6 +238,8 @@ def build_recipe(
     """
     if isinstance(recipe, Recipe):
         return with_values(recipe, keys)
+    if not isinstance(recipe, Path | str | None):
+        raise ValueError(f"recipe must be a Recipe or the path of a TOML file, got {shown(recipe)}: pass keys as keywords")
     stored = {} if recipe is None else read_values(Path(recipe))
     defaults = default_recipe({**stored, **keys}, noun_of)
     try:
@@ -275,6 +277,8 @@ def _typed(key: str, value: Any) -> Any:
     if key not in KEYS:
         raise unknown("key", key, KEYS)
     type_ = _TYPES[key]
+    if type_ is str and isinstance(value, Path):
+        return str(value)
     if isinstance(value, str) and type_ is not str:
         try:
             return type_(value)
@@ -287,7 +291,7 @@ def _typed(key: str, value: Any) -> Any:
     return value
 
 
-_TYPE_NAMES: Mapping[type, str] = {int: "a whole number", float: "a number", str: "text"}
+_TYPE_NAMES: Mapping[type, str] = {int: "a whole number", float: "a number", str: "a string (names are separated by commas)"}
 
 
 def differing(one: Recipe, other: Recipe) -> dict[str, tuple[Any, Any]]:

@@ -5,8 +5,8 @@ from difflib import get_close_matches
 
 
 def unknown(category: str, name: str, known: Collection[str], *others: str) -> ValueError:
-    """Return the error for an unknown name. It suggests the closest known name and lists all, followed by `others`."""
-    near = get_close_matches(name[:100], known, n=1, cutoff=0.0)  # a long text would take minutes
+    """Return the error for an unknown name. It suggests a similar name, if there is one, and lists all, then `others`."""
+    near = get_close_matches(str(name)[:100], known, n=1, cutoff=0.4)  # a long text would take minutes
     hint = f", did you mean {near[0]!r}?" if near else ""
     return ValueError(f"unknown {category} {shown(name)}{hint} (known: {', '.join([*known, *others]) or 'none'})")
 

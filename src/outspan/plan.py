@@ -20,10 +20,11 @@ from outspan.shapes import Float32, Int16, Int64
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Plan:
-    """N rows of L steps over a batch of images; `out` lists the rows that are returned, in order.
+    """Which transforms every image of a batch gets: a table of N rows with L steps. `Plan.of` builds one from names.
 
-    Row i starts as image `source[i]`. Step t applies `names[ops[i, t]]` at `levels[i, t]`; op -1 leaves the
-    row unchanged. A mixing transform reads row `partners[i, t]` in its state before step t.
+    Row i starts as image `source[i]`. Step t applies the transform `names[ops[i, t]]` at `levels[i, t]`. The op -1 leaves
+    the row unchanged. A mixing transform (mixup, cutmix) reads row `partners[i, t]` as it was before step t. `out` lists
+    the rows that are returned, in order.
     """
 
     names: tuple[str, ...]
@@ -104,7 +105,9 @@ class Plan:
         source: Sequence[int] | None = None,
         out: Sequence[int] | None = None,
     ) -> "Plan":
-        """Build a plan from names: one list of transforms per row. By default row i reads image i.
+        """Build a plan from names: one list of transforms per row. By default row i starts as image i.
+
+        `levels` has one number per step: 0 is no change, 1 or -1 is the end of the paper's range.
 
         >>> Plan.of([["rotate", "invert"], []], levels=[[0.5, 0.0], []])
         Plan of 2 rows, 2 steps
@@ -114,6 +117,8 @@ class Plan:
         for row in steps:
             if isinstance(row, str):
                 raise ValueError(f"steps must be one list of names per row, got {row!r} for a row")
+            if wrong := [name for name in row if not isinstance(name, str)]:
+                raise ValueError(f"steps must be names, got {shown(wrong[0])}: pass levels in `levels`")
         names = tuple(dict.fromkeys(name for row in steps for name in row))
         rows, depth = len(steps), max(map(len, steps), default=0)
         ops = torch.full((rows, depth), -1, dtype=torch.int16)

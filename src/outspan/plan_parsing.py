@@ -52,8 +52,10 @@ def fill_column(name: str, column: Tensor, values: Sequence[Sequence[Any]] | Non
     """Write values, one per step of each row, into a column of a plan. None leaves the column as it is."""
     if values is None:
         return
-    if [len(row) for row in values] != [len(row) for row in steps]:
-        sizes = [len(row) for row in steps]
+    sizes = [len(row) for row in steps]
+    if not all(hasattr(row, "__len__") for row in values):
+        raise ValueError(f"{name} must be one list per row, with one entry per step, got {shown(values)}")
+    if [len(row) for row in values] != sizes:
         raise ValueError(f"{name} must have one entry per step, {sizes}, got {[len(row) for row in values]}")
     for i, row in enumerate(values):
         for t, value in enumerate(row):

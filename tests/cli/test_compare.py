@@ -35,7 +35,10 @@ def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
     ("arguments", "message"),
     [
         (("--policies", "none,nne"), "unknown policy 'nne', did you mean 'none'"),
-        (("--set", "seed=7"), "compare sets seed itself, so seed cannot be changed: use --policies and --seeds"),
+        (
+            ("--set", "seed=7"),
+            "compare sets seed itself, so seed cannot be changed: use policies and seeds (--policies and --seeds)",
+        ),
         (("--policies", "mixup,uncertain", "--set", "same_class=0.5"), "same_class is for policies that do not use the model"),
         (("--policies", "none,pba"), "policy 'pba' needs policy_file"),
         (("--data", "nothing"), "unknown data set 'nothing'"),
@@ -49,7 +52,7 @@ def test_a_comparison_that_cannot_end_is_refused_before_it_begins(arguments, mes
 
 
 def test_a_warning_if_only_the_baseline_crops_and_flips(tiny, tmp_path, monkeypatch):
-    fair = pytest.warns(UserWarning, match="only `baseline` crops and flips. For a fair comparison add")
+    fair = pytest.warns(UserWarning, match="only `baseline` crops and flips. For a fair comparison set defaults")
     for data, changes, warning in (
         (tiny, [], fair),
         (tiny, ["--set", "defaults=flip"], nullcontext()),  # a warning would be an error here

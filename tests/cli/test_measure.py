@@ -103,7 +103,7 @@ def test_a_recipe_that_names_no_model_gets_the_paper_s(few, tmp_path, run):
 
 def test_refusals(few, tmp_path, run):
     out = ("-o", tmp_path / "m", "--data", few)
-    assert "at least 2 different seeds, got [0]" in run(*out, "--seeds", 1, code=2)
+    assert "at least 2 different seeds, got 1" in run(*out, "--seeds", 1, code=2)
     assert "'mixup' mixes labels" in run(*out, "--transforms", "rotate,mixup", code=2)
     assert "did you mean 'rotate'" in run(*out, "--transforms", "rotat", code=2)
     assert "measure sets transforms itself" in run(*out, "--set", "transforms=rotate", code=2)

@@ -65,7 +65,7 @@ def test_the_command_prints_what_the_function_returns(tiny, tmp_path, monkeypatc
     assert sorted(path.stat().st_mtime_ns for path in out.glob("*/step-*.safetensors")) == before  # nothing was trained again
 
 
-def test_a_recipe_file_and_what_is_refused(tiny, tmp_path):
+def test_a_recipe_file_and_what_is_refused(tiny, tmp_path, unchecked):
     path = tmp_path / "r.toml"
     path.write_text(f'data = "{tiny}"\nmodel = "mlp"\nepochs = 3\nbatch = 20\n')
     result = outspan.compare(path, policies=["none"], seeds=1, out=tmp_path / "one", epochs=1)
@@ -76,6 +76,12 @@ def test_a_recipe_file_and_what_is_refused(tiny, tmp_path):
         ({"seed": 3}, "compare sets seed itself"),
         ({"epoch": 3}, "unknown key 'epoch', did you mean 'epochs'"),
         ({"policies": ["nne"]}, "unknown policy 'nne'"),
+        ({"policies": []}, r"policies must have at least one name, .*got \[\]"),
+        ({"policies": [outspan.uniform(2)]}, "policies must be names such as 'random', got"),
+        ({"seeds": 0}, "seeds must be a number of runs per policy, at least 1, got 0"),
+        ({"seeds": [0, 1]}, r"seeds must be a number of runs per policy, at least 1, got \[0, 1\]"),
+        ({"jobs": 0}, "jobs must be a number of processes, at least 1, got 0"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
     ):
         with pytest.raises(ValueError, match=message):
             outspan.compare(path, out=tmp_path / "refused", **keys)

@@ -92,14 +92,18 @@ def test_a_core_set_is_written_as_a_recipe(few, tmp_path):
     assert result.models == 2 * len({path.name.rpartition("-")[0] for path in (tmp_path / "models").iterdir()})
 
 
-def test_keys_that_a_study_sets_itself_are_refused(tmp_path):
+def test_keys_that_a_study_sets_itself_are_refused(tmp_path, unchecked):
     assert {*StudyKeys.__annotations__} == {*KEYS} - {*STUDY_KEYS}
     for keys, message in (
         ({"policy": "none"}, "measure sets policy itself, so policy cannot be changed"),
         ({"seed": 3}, "measure sets seed itself"),
         ({"epoch": 3}, "unknown key 'epoch', did you mean 'epochs'"),
         ({"transforms": "rotate,mixup"}, "'mixup' mixes labels"),
-        ({"seeds": 1}, r"at least 2 different seeds, got \[0\]"),
+        ({"seeds": 1}, r"at least 2 different seeds, got 1"),
+        ({"seeds": 2.5}, "at least 2 different seeds, got 2.5"),
+        ({"seeds": [1, 1]}, r"at least 2 different seeds, got \[1, 1\]"),
+        ({"transforms": None}, "transforms must be names such as 'rotate', or 'all', got None"),
+        ({"transforms": [1]}, r"transforms must be names such as 'rotate', or 'all', got \[1\]"),
         ({"probability": 0.0}, r"probability must lie in \(0, 1\], got 0.0"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -322,7 +322,7 @@ def test_runs_and_measures_do_not_share_a_folder(recipe, tmp_path):
     train(replace(recipe, policy="none", epochs=1), out=tmp_path / "run")
     measure(replace(recipe, epochs=1), transforms=["rotate"], seeds=range(2), out=tmp_path / "measured")
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    with pytest.raises(ValueError, match="run: a folder with a run, not with a study"):
+    with pytest.raises(ValueError, match="run: contains a run of `outspan train`, not a study"):
         measure(replace(recipe, epochs=1), transforms=["rotate"], seeds=range(2), out=tmp_path / "run")
     with pytest.raises(ValueError, match="measured: contains a measurement, not a run"):
         train(replace(recipe, policy="none", epochs=1), out=tmp_path / "measured")
@@ -346,7 +346,7 @@ def test_refusals(recipe, tmp_path):
     assert "word_replacement" not in str(refused.value)  # that is for text, too
     for name, message in (
         ("rotate", "unknown transform 'rotate'.*word_replacement"),
-        ("back_translation", "needs a cache: set cache=FILE .known: switchout, word_replacement"),
+        ("back_translation", "needs a cache: set cache=FILE .allowed: switchout, word_replacement"),
     ):
         with pytest.raises(ValueError, match=message):
             single_transforms(baseline_recipe(replace(recipe, data="reviews.csv"), 0.5), [name])
@@ -355,7 +355,7 @@ def test_refusals(recipe, tmp_path):
     for probability in (0.0, 1.1, float("nan")):
         with pytest.raises(ValueError, match="probability must lie in"):
             measure(recipe, transforms=["rotate"], seeds=range(2), out=out, probability=probability)
-    with pytest.raises(ValueError, match="shared batches need an mlp"):
+    with pytest.raises(ValueError, match="shared_batches needs an mlp"):
         measure(replace(recipe, model="convnet"), transforms=["rotate"], seeds=range(2), out=out, shared_batches=True)
     assert not out.exists()
     with pytest.raises(ValueError, match=r"none, seed [01]: the loss is (nan|inf)"):

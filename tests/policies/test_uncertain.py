@@ -176,6 +176,10 @@ def test_the_number_of_classes_is_asked_of_the_model():
         ({"select": math.nan}, "select must be"),
         ({"model": abs}, "model must be a torch module, got builtin_function_or_method"),
         ({"loss": nn.CrossEntropyLoss()}, "loss must be a function of .*, got the module CrossEntropyLoss"),
+        ({"select": None}, "select must be 'max', 'proportional' or a power of at least 0, got None"),
+        ({"propose": "randaugment"}, "propose must be a proposal such as .*, got 'randaugment'"),
+        ({"preprocess": abs}, "preprocess must be an outspan.Normalize, or another Preprocess, got builtins.builtin_function"),
+        ({"defaults": None}, "defaults must be a proposal or one of none, cifar, .*, mixup, got None"),
         ({"defaults": "cifra"}, "defaults must be a proposal or one of none, cifar, .*, mixup, got 'cifra'"),
     ],
 )

@@ -104,6 +104,47 @@ def test_predict_refuses_what_the_model_does_not_take(folder, tmp_path):
         outspan.load(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda run, out: outspan.train(**KEYS, out=out, device="gpu"), "unknown device 'gpu' .allowed: 'cpu', 'cuda'"),
+        (
+            lambda run, out: outspan.train({"lr": 1.0}, out=out),
+            "recipe must be a Recipe or the path of a TOML file, got {'lr': 1.0}",
+        ),
+        (lambda run, out: outspan.train(**KEYS, out=out, splits=torch.zeros(3)), "splits must be .*Data, got torch.float32"),
+        (lambda run, out: outspan.train(**KEYS, out=out, transforms=["rotate"]), "transforms must be a string.*by commas"),
+        (lambda run, out: outspan.evaluate(run, torch.zeros(3)), "data must be the name or path of data, got torch.float32"),
+        (lambda run, out: outspan.evaluate(run, device="tpu"), "unknown device 'tpu'"),
+        (lambda run, out: outspan.evaluate(outspan.load(run).model), "must be the path of its folder, .* got Sequential"),
+        (lambda run, out: outspan.load(run / "recipe.toml"), "recipe.toml: not a folder; pass a folder that"),
+        (lambda run, out: outspan.load(run.parent), "no complete checkpoint; pass a folder that"),
+        (lambda run, out: outspan.predict(run, None), "inputs must be paths, or one batch of images, got a value of type None"),
+        (lambda run, out: outspan.predict(run, [torch.zeros(1)]), "one batch of images, got a list of Tensor"),
+        (lambda run, out: outspan.predict(run, np.zeros((1, 1, 28, 28), np.uint8)).top(0), "count must be at least 1, got 0"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(call, message, folder, tmp_path, unchecked):
+    with pytest.raises(ValueError, match=message):
+        call(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused(folder, tmp_path):
+    for call in (outspan.train, outspan.compare, outspan.measure):
+        with pytest.raises(ValueError, match="device 'cuda' needs a GPU, and torch finds none: use 'cpu'"):
+            call(data="digits", model="mlp", out=tmp_path / "out", device="cuda")
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_may_be_a_path(folder, tmp_path):
+    make_folder(tmp_path / "photos", train=4)
+    keys = {"model": "mlp", "policy": "none", "epochs": 1, "batch": 4, "size": 8}
+    summary = outspan.train(data=tmp_path / "photos", **keys, out=tmp_path / "run", device="cpu")
+    assert outspan.evaluate(tmp_path / "run", tmp_path / "photos", device="cpu").accuracy == summary.accuracy
+
+
 def test_an_image_folder_is_trained_and_evaluated_whole(tmp_path):
     make_folder(tmp_path / "photos", train=4)
     keys = {"model": "convnet", "policy": "random", "epochs": 1, "batch": 4, "size": 16}

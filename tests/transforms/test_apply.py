@@ -63,6 +63,10 @@ def test_refuses_a_wrong_fill_backend_and_device(unchecked):
         apply(images(), plan, fill=[1, 2, 256])
     with pytest.raises(ValueError, match="backend must be 'auto', 'reference', 'cpu' or 'cuda', got 'gpu'"):
         apply(images(), plan, backend="gpu")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"plan must be a Plan, got 'rotate': use Plan\.of"):
+        apply(images(), "rotate")
+    with pytest.raises(ValueError, match=r"normalize must be an outspan\.Normalize, got builtin_function_or_method"):
+        apply(images(), plan, normalize=abs)
     with pytest.raises(ValueError, match="backend 'cpu' needs images on the cpu, got meta"):
         apply(images().to("meta"), plan, backend="cpu")
 

@@ -59,6 +59,8 @@ def test_bfloat16_is_not_rounded_through_float32():
         (((0.5,), (0.5,) * 3), "1 or 3 entries, got 1 and 3"),
         (((0.5,), (0.0,)), "std positive"),
         (((float("nan"),), (1.0,)), "mean must be finite"),
+        ((0.5, 0.5), r"mean must be one number per channel, e.g. \(0.5, 0.5, 0.5\), got 0.5"),
+        (((0.5,), "std"), "std must be one number per channel, .*got 'std'"),
         (((0.5,), (0.5,), torch.float64), "dtype must be one of"),
     ],
 )
@@ -69,9 +71,9 @@ def test_refuses_what_cannot_be_meant(arguments, message, unchecked):
 
 def test_refuses_images_of_other_channels():
     images = make_images(0, 1, 1, 4, 4)
-    with pytest.raises(ValueError, match="3 channels, the images have 1"):
+    with pytest.raises(ValueError, match="one number per channel, got 3 for 1 channels"):
         Normalize(MEAN, STD)(images)
-    with pytest.raises(ValueError, match="normalize is for 3 channels, the images have 1"):
+    with pytest.raises(ValueError, match="normalize must have one mean per channel, got 3 for 1 channels"):
         apply(images, uniform(1)(1, rng=rng.generator(0)), normalize=Normalize(MEAN, STD))
 
 

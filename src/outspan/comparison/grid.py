@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from outspan.config import Recipe, RecipeKeys, build_recipe, read_values, with_values
 from outspan.data.sets import load_for, noun_of
-from outspan.devices import default_device
+from outspan.devices import find_device
 from outspan.files import write_json
 from outspan.training import Diverged, OnStep
 from outspan.training.pool import Watch, named, run_all, unwatched
@@ -38,9 +38,9 @@ def build_grid(
     """Return the recipe of a grid and its axes.
 
     Args:
-        recipe: a recipe, or the path of a TOML file. Every key of the file with a list of values is an axis.
-        axes: by recipe key, the values to try, in addition to those of the file.
-        keys: values of other recipe keys.
+        recipe: A `Recipe`, or the path of a TOML file. Every key of the file with a list of values is an axis.
+        axes: The values to try, by recipe key, in addition to those of the file.
+        keys: Values of other recipe keys.
     """
     stored = read_values(Path(recipe)) if isinstance(recipe, Path | str) else {}
     source = f"{recipe}: " if stored else ""
@@ -52,7 +52,7 @@ def build_grid(
         raise ValueError(f"{source}a grid needs a list of values for at least one key, e.g. lr = [1e-5, 2e-5]")
     for key, choices in axes.items():
         if not choices:
-            raise ValueError(f"{source}{key} has no values; a grid needs at least one")
+            raise ValueError(f"{source}{key} has no values: list at least one")
     if "optimizer" in axes and "lr" not in values and not isinstance(recipe, Recipe):
         raise ValueError(f"{source}a grid over optimizers needs lr, because their default rates differ: set lr")
     points(base, axes)  # refuses a wrong point before any is trained
@@ -90,20 +90,20 @@ def grid_search(
     the folder are not repeated. The result is also written to `out`/grid.json.
 
     Args:
-        recipe: a recipe, or the path of a TOML file. Every key of the file with a list of values is an axis of the grid.
-        axes: by recipe key, the values to try, in addition to those of the file.
-        out: the folder of the grid, with one folder per point.
-        device: "cpu" or "cuda". The default is the GPU, if there is one.
-        jobs: the number of parallel processes, with one thread each.
-        watch: called with the title of each run. It returns a context manager for the run's `on_step` callback.
-        **keys: other recipe keys, e.g. `data="digits"`, `validation=500`.
+        recipe: A `Recipe`, or the path of a TOML file. Every key of the file with a list of values is an axis of the grid.
+        axes: The values to try, by recipe key, in addition to those of the file.
+        out: The folder of the grid, with one folder per point.
+        device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
+        jobs: Number of parallel processes, with one thread each.
+        watch: Shows progress, as in `outspan.compare`.
+        **keys: Other keys of the recipe, e.g. `data="digits"`, `validation=500`.
 
     Example::
 
         result = grid_search(axes={"lr": [0.01, 0.1]}, data="digits", model="mlp", validation=500, out="runs/grid")
         result.chosen  # "lr=0.1"
     """
-    device, out = device or default_device(), Path(out)
+    device, out = str(find_device(device)), Path(out)
     recipes = points(*build_grid(recipe, axes, keys))
     _check_validation(recipes)
     runs = [(name, partial(named, name, partial(_train, point, out / name, device))) for name, point in recipes.items()]
@@ -127,7 +127,7 @@ def _check_validation(recipes: Mapping[str, Recipe]) -> None:
     """Refuse points without validation data."""
     for recipe in {recipe.data: recipe for recipe in recipes.values() if not recipe.validation}.values():
         if load_for(recipe).validation is None:
-            raise ValueError(f"a grid is chosen on validation data, and {recipe.data!r} has none: set validation")
+            raise ValueError(f"a grid needs validation data, and {recipe.data!r} has none: set validation, e.g. to 500")
 
 
 def _train(recipe: Recipe, out: Path, device: str, *, on_step: OnStep | None) -> Summary | None:

@@ -13,8 +13,9 @@ from typing_extensions import Unpack
 from outspan.comparison.statistics import describe_chance, describe_lead, mean_and_std
 from outspan.config import Recipe, RecipeKeys, build_recipe
 from outspan.data.sets import noun_of
-from outspan.devices import default_device
+from outspan.devices import find_device
 from outspan.files import write_json
+from outspan.messages import shown
 from outspan.policies.table import check_noun, check_recipe, find_policy, with_own_crops
 from outspan.training.pool import Watch, named, run_all, unwatched
 from outspan.training.run import Summary
@@ -39,7 +40,7 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`: what each policy reached with the same recipe and the same seeds."""
+    """The result of `compare`: the test accuracies of each policy, with the same recipe and the same seeds."""
 
     recipe: Recipe  # its policy and seed are not used
     policies: Mapping[str, PolicyResult]
@@ -47,7 +48,7 @@ class Comparison:
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        """Sentences for a reader: which policy leads, whether significantly, and which policies learned nothing."""
+        """Sentences: which policy is best, whether its lead is significant, and which policies are not above `chance`."""
         accuracies = {name: result.accuracies for name, result in self.policies.items()}
         sentences = (describe_lead(accuracies), describe_chance(accuracies, self.chance))
         return tuple(sentence for sentence in sentences if sentence)
@@ -90,37 +91,42 @@ def compare(
     watch: Watch = unwatched,
     **keys: Unpack[RecipeKeys],
 ) -> Comparison:
-    """Train each policy with the seeds 0, 1, …, and return the accuracies.
+    """Train each policy with the seeds 0, 1, …, and return the test accuracies.
 
-    Each run has its own folder, `out`/POLICY-SEED. A finished run is not repeated and a stopped run is resumed. The
+    Each run has its own folder, `out`/POLICY-SEED. A finished run is not repeated, and a stopped run is resumed. The
     result is also written to `out`/comparison.json.
-
-    Args:
-        recipe: a recipe, or the path of a TOML file, that all runs share. Its policy and seed are not used.
-        policies: names of policies, or comma-separated names.
-        seeds: the number of runs per policy.
-        out: the folder of the comparison.
-        jobs: the number of parallel processes, with one thread each.
-        device: "cpu" or "cuda". The default is the GPU, if there is one.
-        skip_bad: the number of unreadable files to tolerate in an image folder.
-        watch: called with the title of each run. It returns a context manager for the run's `on_step` callback.
-        **keys: recipe keys, e.g. `data="digits"`, `epochs=5`.
 
     Example::
 
         result = outspan.compare(data="digits", model="mlp", policies=["none", "random"], epochs=2, out="runs/compared")
-        result.policies["random"].mean  # the mean test accuracy over 3 seeds
-        for sentence in result.verdicts:
-            print(sentence)
+        print(result.policies["random"].mean)  # mean test accuracy over 3 seeds
+        print(*result.verdicts, sep="\n")  # which policy is best, and whether the difference is significant
+
+    Args:
+        recipe: A `Recipe`, or the path of a TOML file, that all runs share. Its policy and seed are not used.
+        policies: Names of policies, as a list or separated by commas.
+        seeds: Number of runs per policy.
+        out: The folder of the comparison.
+        jobs: Number of parallel processes, with one thread each.
+        device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
+        skip_bad: Tolerate up to this number of unreadable files in an image folder.
+        watch: Shows progress. Called with the title of each run, e.g. "random, seed 0". It must return a context manager
+            that yields the `on_step` callback of this run (see `outspan.train`), or None.
+        **keys: Keys of the recipe, e.g. `data="digits"`, `epochs=5`. They override those of `recipe`.
+
+    Raises:
+        ValueError: If a policy, a key or the data is wrong, or if a training diverges.
     """
     check_keys(keys)
-    shared, out = build_recipe(recipe, keys, noun_of), Path(out)
-    recipes = _recipes(shared, policies.split(",") if isinstance(policies, str) else policies)
+    if not isinstance(seeds, int) or seeds < 1:
+        raise ValueError(f"seeds must be a number of runs per policy, at least 1, got {shown(seeds)}")
+    shared, out, device = build_recipe(recipe, keys, noun_of), Path(out), str(find_device(device))
+    recipes = _recipes(shared, _policy_names(policies))
     order = sorted(itertools.product(recipes, range(seeds)), key=lambda task: not find_policy(task[0]).uses_model)
     tasks = {}
     for policy, seed in order:  # the slowest first, so that no slow run is left alone at the end
         title, folder = f"{policy}, seed {seed}", out / f"{policy}-{seed}"
-        options = {"out": folder, "device": device or default_device(), "skip_bad": skip_bad}
+        options = {"out": folder, "device": device, "skip_bad": skip_bad}
         tasks[policy, seed] = title, partial(named, title, partial(train, replace(recipes[policy], seed=seed), **options))
     summaries = dict(zip(tasks, run_all(list(tasks.values()), jobs=jobs, watch=watch), strict=True))
     by_policy = {policy: [summaries[policy, seed] for seed in range(seeds)] for policy in recipes}
@@ -134,20 +140,31 @@ def check_keys(keys: Collection[str]) -> None:
     """Refuse the recipe keys that `compare` sets itself."""
     for key in ("policy", "seed"):
         if key in keys:
-            raise ValueError(f"compare sets {key} itself, so {key} cannot be changed: use --policies and --seeds")
+            how = "use policies and seeds (--policies and --seeds)"
+            raise ValueError(f"compare sets {key} itself, so {key} cannot be changed: {how}")
+
+
+def _policy_names(policies: str | Sequence[str]) -> list[str]:
+    names = policies.split(",") if isinstance(policies, str) else policies
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"policies must be names such as 'random', got {shown(policies)}")
+    names = [name.strip() for name in names if name.strip()]
+    if not names:
+        raise ValueError(f"policies must have at least one name, e.g. 'none,random', got {shown(policies)}")
+    return names
 
 
 def _recipes(recipe: Recipe, policies: Sequence[str]) -> dict[str, Recipe]:
     """Return the recipe of each policy. A recipe that cannot be trained is a ValueError."""
     recipes = {}
-    for name in dict.fromkeys(policy.strip() for policy in policies):
+    for name in dict.fromkeys(policies):
         policy_file = recipe.policy_file if find_policy(name).needs_file else ""
         recipes[name] = replace(recipe, policy=name, policy_file=policy_file)
         check_recipe(recipes[name])
         check_noun(recipes[name], noun_of(recipe.data))
     cropped = with_own_crops(recipes, recipe.data)
     if cropped and len(cropped) < len(recipes) and recipe.defaults == "none":
-        fair = "For a fair comparison add `--set defaults=flip` or `--set defaults=cifar-cutout`."
+        fair = "For a fair comparison set defaults to flip or cifar-cutout, e.g. `--set defaults=flip`."
         warnings.warn(f"only `{cropped[0]}` crops and flips. {fair}", stacklevel=3)
     return recipes
 

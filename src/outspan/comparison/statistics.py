@@ -1,4 +1,4 @@
-"""Statistics over seeds: the mean, the spread, and whether a difference is significant."""
+"""Statistics over seeds: the mean, the standard deviation, and whether a difference is significant."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ def describe_lead(accuracies: Mapping[str, Sequence[float]]) -> str:
     """Return one line that names the best policy, its lead over the second, and whether the lead is significant.
 
     Args:
-        accuracies: the test accuracies over seeds, by policy.
+        accuracies: The test accuracies over seeds, by policy.
     """
     ranked = sorted(accuracies, key=lambda name: -mean_and_std(accuracies[name])[0])
     if len(ranked) < 2:
@@ -40,8 +40,8 @@ def describe_chance(accuracies: Mapping[str, Sequence[float]], chance: float) ->
     """Return one line that names the policies whose mean accuracy is not above `chance`, or "" if there are none.
 
     Args:
-        accuracies: the test accuracies over seeds, by policy.
-        chance: the accuracy of always predicting the most frequent class of the test split.
+        accuracies: The test accuracies over seeds, by policy.
+        chance: The accuracy of always predicting the most frequent class of the test split.
     """
     names = [name for name, values in accuracies.items() if mean_and_std(values)[0] <= chance]
     return f"Not above the majority-class baseline ({100 * chance:.2f} %): {', '.join(names)}." if names else ""

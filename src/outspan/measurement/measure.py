@@ -1,4 +1,4 @@
-"""Measure what each transform alone does to a model."""
+"""The function `outspan.measure`: the effect of each transform alone on error, instability and accuracy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,27 +25,32 @@ def measure(
     watch: Watch = unwatched,
     **keys: Unpack[StudyKeys],
 ) -> Measurement:
-    """Train several seeds without augmentation and with each transform alone, and return the effect of each transform.
+    """Train several models without augmentation and with each transform alone, and return the effect of each transform.
 
-    Transforms that an earlier call measured in the same folder with all these seeds are in the result, too. The result is
-    also written to `out`/scores.json and `out`/predictions.npz. The same call resumes a study that was stopped.
-
-    Args:
-        recipe: a recipe, or the path of a TOML file. The default is an mlp on the included digits.
-        transforms: names of transforms, or "all".
-        seeds: the number of models per configuration (seeds 0, 1, …), or the seeds. At least 2.
-        out: the folder of the study. Finished models in it are not trained again.
-        probability: of applying a transform to a sample. The default is 0.5 for images and 1 for text.
-        shared_batches: train all seeds on the same batches. Faster, but it changes the instability.
-        jobs: the number of parallel processes, with one thread each.
-        device: "cpu" or "cuda". The default is the GPU, if there is one.
-        watch: called with the title of each training. It returns a context manager for the `on_step` callback.
-        **keys: recipe keys, e.g. `data="digits"`, `epochs=5`.
+    The result is also written to `out`/scores.json and `out`/predictions.npz. If the call is stopped, the same call
+    resumes it. Transforms that an earlier call in the same folder measured with the same seeds are also in the result.
 
     Example::
 
         result = outspan.measure(data="digits", transforms=["rotate", "invert"], seeds=3, epochs=2, out="runs/measured")
-        result.transforms["rotate"].effect.verdict  # "better", "worse" or "no significant difference"
+        rotate = result.transforms["rotate"]
+        print(rotate.effect.verdict)  # "better", "worse" or "no significant difference"
+        print(rotate.scores.error.value, result.baseline.error.value)  # errors of the majority vote, as fractions
+
+    Args:
+        recipe: A `Recipe`, or the path of a TOML file. By default an mlp is trained on the included digits.
+        transforms: Names of transforms as a list or separated by commas, or "all".
+        seeds: Number of models with each transform (seeds 0, 1, …), or a list of seeds. At least 2.
+        out: The folder of the measurement. Finished models in it are not trained again.
+        probability: Probability that a transform is applied to a sample. The default is 0.5 for images and 1 for text.
+        shared_batches: Train all seeds of an mlp on the same batches. This is faster, but it changes the instability.
+        jobs: Number of parallel processes, with one thread each.
+        device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
+        watch: Shows progress, as in `outspan.compare`.
+        **keys: Other keys of the recipe, e.g. `data="digits"`, `epochs=5`. They override those of `recipe`.
+
+    Raises:
+        ValueError: If a transform, a key or the data is wrong, or if the folder has a measurement with other settings.
     """
     base = study_recipe("measure", recipe, keys)
     names = select_transforms(transforms, base)

@@ -1,4 +1,4 @@
-"""The recipes that a study trains: a baseline without augmentation, and the same with each transform."""
+"""The recipes that a study trains: a baseline without augmentation, and the same recipe with each transform."""
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Any
 
 from outspan.config import Recipe, build_recipe, default_recipe, read_values
 from outspan.data.sets import noun_of
+from outspan.messages import shown
 from outspan.policies.table import TRANSFORM_SETS
 from outspan.training.setup import with_absolute_paths
 from outspan.transforms.table import BY_NOUN, find
@@ -17,6 +18,7 @@ BASELINE = "baseline"
 PAPER_FIVE = ("rotate", "random_crop", "cutout", "translate_x", "translate_y")  # in the paper's graph of compositions
 # The recipe keys that a study sets itself.
 STUDY_KEYS = ("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class")
+_OPTIONS = {"seed": "seeds", "transforms": "transforms", "probability": "probability", "same_class": "fractions"}
 _MODELS: Mapping[str, str] = MappingProxyType({"images": "mlp"})  # by noun; otherwise the default of the recipe
 
 
@@ -40,10 +42,12 @@ def study_recipe(study: str, recipe: Recipe | Path | str | None, keys: Mapping[s
 
 
 def check_keys(study: str, keys: Collection[str]) -> None:
-    """Refuse recipe keys that a study sets itself."""
+    """Refuse recipe keys that a study sets itself. `study` is the name of its command."""
     for key in keys:
         if key in STUDY_KEYS:
-            raise ValueError(f"{study} sets {key} itself, so {key} cannot be changed; see outspan {study} --help")
+            option = _OPTIONS.get(key)
+            how = f"use the option --{option}" if option else "leave it out"
+            raise ValueError(f"{study} sets {key} itself, so {key} cannot be changed: {how}")
 
 
 def default_probability(data: str) -> float:
@@ -62,38 +66,40 @@ def select_transforms(transforms: str | Sequence[str], recipe: Recipe) -> tuple[
     """Return names of transforms, without repetitions.
 
     Args:
-        transforms: names, or comma-separated names, or "all", or the name of a set of transforms such as "geometric". Of a
-            set, and of "all", those that can be measured on the data are returned.
-        recipe: the recipe with the data.
+        transforms: Names as a list or separated by commas, "all", or the name of a set of transforms, e.g. "geometric". From
+            a set, and from "all", only the transforms that can be measured on the data are returned.
+        recipe: The recipe with the data.
     """
     if isinstance(transforms, str):
         if transforms.strip() in ("all", *TRANSFORM_SETS):
             allowed = TRANSFORM_SETS.get(transforms.strip())
             return tuple(name for name in measurable(recipe.data, recipe.cache) if allowed is None or name in allowed)
         transforms = [name.strip() for name in transforms.split(",") if name.strip()]
+    if not isinstance(transforms, Sequence) or not all(isinstance(name, str) for name in transforms):
+        raise ValueError(f"transforms must be names such as 'rotate', or 'all', got {shown(transforms)}")
     return tuple(dict.fromkeys(transforms))
 
 
 def check_transforms(recipe: Recipe, transforms: Sequence[str]) -> None:
     """Refuse transforms that cannot be measured on the data of a recipe."""
     if not transforms:
-        raise ValueError("there is no transform to measure: name at least one")
+        raise ValueError("there is no transform to measure: pass at least one name, or 'all'")
     allowed = measurable(recipe.data, recipe.cache)
     for name in transforms:
         transform = find(name, BY_NOUN[noun_of(recipe.data)])
         if name not in allowed:
             reasons = {"identity": "changes nothing: it is the baseline", "back_translation": "needs a cache: set cache=FILE"}
             mixes = "mixes labels: only transforms that keep the label of a sample can be measured"
-            raise ValueError(f"{name!r} {mixes if transform.mixes else reasons[name]} (known: {', '.join(allowed)})")
+            raise ValueError(f"{name!r} {mixes if transform.mixes else reasons[name]} (allowed: {', '.join(allowed)})")
 
 
 def unaugmented(recipe: Recipe) -> Recipe:
-    """Return a recipe without augmentation, which the study sets: its transforms, defaults and policy file."""
+    """Return a recipe with the default values of the augmentation keys, which the study sets itself."""
     return replace(recipe, transforms="paper16", depth=1, defaults="none", same_class=-1.0, policy_file="")
 
 
 def baseline_recipe(recipe: Recipe, probability: float | None = None) -> Recipe:
-    """Return the recipe of the baseline. `probability` is that of each transform in the other recipes."""
+    """Return the recipe of the baseline, which has no augmentation. `probability` is for the recipes with transforms."""
     probability = default_probability(recipe.data) if probability is None else probability
     if not 0 < probability <= 1:
         raise ValueError(f"probability must lie in (0, 1], got {probability}")

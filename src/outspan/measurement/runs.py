@@ -30,7 +30,7 @@ from outspan.training.trained import load
 _PREDICTIONS = "predictions.safetensors"  # of all models of a unit, in the folder where it is trained
 _REMOVED = ".removed-"
 Task = tuple[str, int]  # a configuration and a seed
-Unit = Mapping[Task, Recipe]  # what is trained together: several perceptrons, or one model
+Unit = Mapping[Task, Recipe]  # what is trained together: several MLPs, or one other model
 
 
 class Folder:
@@ -39,7 +39,7 @@ class Folder:
     def __init__(self, out: Path, settings: Mapping[str, Any], samples: int, classes: int) -> None:
         self.out, self.samples, self.classes = out, samples, classes
         if next(out.glob("step-*.safetensors"), None) is not None:
-            raise ValueError(f"{out}: a folder with a run, not with a study; use another folder")
+            raise ValueError(f"{out}: contains a run of `outspan train`, not a study; choose another folder")
         (out / "models").mkdir(parents=True, exist_ok=True)
         path = out / "settings.json"
         is_used = any((out / "models").iterdir()) or (out / "running").exists()
@@ -123,7 +123,7 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
         raise ValueError(f"{path}: not the settings of a study ({error})") from None
     if different:
         shown = ", ".join(f"{key} {stored.get(key)!r} there, {settings.get(key)!r} requested" for key in different)
-        raise ValueError(f"{path.parent}: a study with other settings ({shown}); use another folder")
+        raise ValueError(f"{path.parent}: contains a study with other settings ({shown}); choose another folder")
 
 
 def title_of(unit: Unit) -> str:
@@ -142,7 +142,7 @@ def run(
     """Train a unit, or resume it, store the predictions of its models, and remove its checkpoints."""
     ((name, _), recipe), *others = unit.items()
     if not is_batchable(recipe):
-        assert not others, "only perceptrons are trained together"
+        assert not others, "only MLPs are trained together"
         return _run_alone(folder, name, recipe, device, data, on_step)
     running = folder.running("together", hashlib.blake2b(repr(list(unit)).encode(), digest_size=8).hexdigest())
     data = data or load_for(recipe)

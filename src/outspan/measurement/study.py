@@ -11,10 +11,11 @@ from torch import Tensor
 
 from outspan.config import Recipe
 from outspan.data.sets import Data, load_for
-from outspan.devices import default_device
+from outspan.devices import find_device
 from outspan.files import digest_of
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.runs import Folder, Task, run, title_of
+from outspan.messages import shown
 from outspan.shapes import Float32
 from outspan.training.ensemble import MEMBER_KEYS, is_batchable, members_at_once
 from outspan.training.lock import locked
@@ -40,16 +41,16 @@ class Study:
     configurations and seeds can be added later.
 
     Args:
-        baseline: the recipe that all configurations start from.
-        seeds: the number of seeds (0, 1, …), or the seeds. At least 2.
-        out: the folder.
-        shared_batches: whether all seeds see the batches and draws of seed 0.
-        device: "cpu" or "cuda". The default is the GPU, if there is one.
-        jobs: the number of parallel processes, with one thread each.
-        watch: called with the title of each training. It returns a context manager for the `on_step` callback.
-        data: used instead of the data of the recipe, in this process only.
+        baseline: The recipe that all configurations start from.
+        seeds: The number of seeds (0, 1, …), or a list of seeds. At least 2.
+        out: The folder.
+        shared_batches: Whether all seeds are trained on the batches and random draws of seed 0.
+        device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
+        jobs: Number of parallel processes, with one thread each.
+        watch: Shows progress, as in `outspan.compare`.
+        data: Used instead of the data of the recipe, in this process only.
 
-    Perceptrons are trained together as one batched model, other models one by one.
+    MLPs are trained together as one batched model, other models one by one.
     """
 
     def __init__(
@@ -64,16 +65,12 @@ class Study:
         watch: Watch = unwatched,
         data: Data | None = None,
     ) -> None:
-        self.baseline, self.seeds = baseline, list(range(seeds) if isinstance(seeds, int) else seeds)
-        self.shared_batches, self.device, self.watch = shared_batches, torch.device(device or default_device()), watch
-        if len(self.seeds) < 2 or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(
-                f"a study needs at least 2 different seeds, got {self.seeds}: one model cannot disagree with itself"
-            )
+        self.baseline, self.seeds = baseline, _list_seeds(seeds)
+        self.shared_batches, self.device, self.watch = shared_batches, find_device(device), watch
         if shared_batches and not is_batchable(baseline):
-            raise ValueError(f"shared batches need an mlp without validation images, got {baseline.model}")
+            raise ValueError(f"shared_batches needs an mlp with validation 0, got {_describe_model(baseline)}: leave it out")
         if data is not None and not is_batchable(baseline):
-            raise ValueError(f"a study on held-out images needs an mlp without validation images, got {baseline.model}")
+            raise ValueError(f"a study on held-out images needs an mlp with validation 0, got {_describe_model(baseline)}")
         self.jobs = jobs if data is None else 1
         self.data = data or load_for(baseline)
         self.settings = _settings(baseline, self.data, self.device, shared_batches)
@@ -126,6 +123,17 @@ class Study:
             size = min(size, -(-len(group) // self.jobs)) if on_gpu else size  # at least one batch per process
             batches += [{task: tasks[task] for task in group[i : i + size]} for i in range(0, len(group), size)]
         return batches
+
+
+def _list_seeds(seeds: int | Sequence[int]) -> list[int]:
+    result = list(range(seeds)) if isinstance(seeds, int) else list(seeds) if isinstance(seeds, Sequence) else []
+    if len(result) < 2 or len(set(result)) < len(result) or not all(isinstance(seed, int) for seed in result):
+        raise ValueError(f"seeds must be a number or a list of at least 2 different seeds, got {shown(seeds)}")
+    return result
+
+
+def _describe_model(recipe: Recipe) -> str:
+    return recipe.model + (f" with validation {recipe.validation}" if recipe.validation else "")
 
 
 def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: bool) -> Mapping[str, Any]:

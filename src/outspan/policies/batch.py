@@ -25,6 +25,13 @@ class Batch:
         return self.drawn if self.chosen is None else self.drawn[self.chosen.cpu()]
 
 
+def check_preprocess(preprocess: object) -> None:
+    """Raise a ValueError unless `preprocess` is None or can execute plans."""
+    if not isinstance(preprocess, Preprocess | None):
+        name = f"{type(preprocess).__module__}.{type(preprocess).__name__}"
+        raise ValueError(f"preprocess must be an outspan.Normalize, or another Preprocess, got {name}")
+
+
 def check_batch(inputs: Inputs, labels: Num[Tensor, "B ..."], preprocess: Preprocess | None) -> None:
     """Raise a ValueError unless `preprocess` takes the inputs and there is one label per sample."""
     (preprocess or SCALE).check(inputs)

@@ -14,11 +14,17 @@ from outspan.policies.strength import scale
 
 def find_defaults(defaults: str | Proposal) -> Proposal:
     """Return the default transforms by name; a proposal is returned as it is."""
-    if not isinstance(defaults, str):
+    if not isinstance(defaults, str) and callable(defaults):
         return defaults
     if defaults not in DEFAULTS:
         raise ValueError(f"defaults must be a proposal or one of {', '.join(DEFAULTS)}, got {shown(defaults)}")
     return DEFAULTS[defaults]
+
+
+def check_proposal(propose: object) -> None:
+    """Refuse what is not a proposal, such as the name of a policy."""
+    if not isinstance(propose, Schedule) and not callable(propose):
+        raise ValueError(f"propose must be a proposal such as outspan.uniform(depth=2), got {shown(propose)}")
 
 
 def draw(

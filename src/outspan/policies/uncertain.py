@@ -13,8 +13,8 @@ from outspan import rng
 from outspan.devices import to_device
 from outspan.messages import shown
 from outspan.models.evaluating import evaluating
-from outspan.policies.batch import Batch, check_batch, execute
-from outspan.policies.drawing import draw, find_defaults
+from outspan.policies.batch import Batch, check_batch, check_preprocess, execute
+from outspan.policies.drawing import check_proposal, draw, find_defaults
 from outspan.policies.losses import soft_cross_entropy
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_strength, strength_at
@@ -27,25 +27,29 @@ _POWERS = {"max": math.inf, "proportional": 1.0}
 
 @dataclass(frozen=True)
 class Uncertain:
-    """Draw `candidates` compositions per sample, score them with the current model, and keep those with the highest loss.
+    """A policy that draws several random compositions of transforms per sample and keeps those with the highest loss.
 
-    `select` is "max", "proportional" (drawn with probability proportional to the loss), or the power of the loss that
-    the probability is proportional to. With `score_every` k > 1 only every k-th step scores; the other steps draw `keep`
-    candidates at random.
+    Example::
+
+        policy = outspan.Uncertain(model, outspan.uniform(depth=2), candidates=4, preprocess=normalize)
+        batch = policy(images, labels, step=step)  # step: the number of batches so far, over all epochs
+        loss = outspan.soft_cross_entropy(model(batch.inputs), batch.targets)
+
+    The loss is that of the current model in evaluation mode. docs/policies.md describes all options.
     """
 
     model: nn.Module
     propose: Proposal | Schedule
     _: KW_ONLY
-    candidates: int = 4
-    keep: int = 1
-    select: str | float = "max"
-    score: str = "loss"
-    score_every: int = 1
+    candidates: int = 4  # number of compositions drawn per sample
+    keep: int = 1  # number of them that are returned; the batch becomes `keep` times as large
+    select: str | float = "max"  # or "proportional" to the loss, or to a power of it (a number)
+    score: str = "loss"  # or "excess": the loss minus its minimum for a mixed label
+    score_every: int = 1  # k: score only every k-th step, and draw at random in the others
     loss: Callable[..., Tensor] = soft_cross_entropy  # (logits, soft targets, reduction="none") -> one loss per sample
-    classes: int | None = None  # None takes the number of the model's logits
-    defaults: str | Proposal = "none"
-    preprocess: Preprocess | None = None  # None scales bytes to [0, 1]
+    classes: int | None = None  # number of classes; None: the number of the model's logits
+    defaults: str | Proposal = "none"  # transforms that are applied after those of the proposal, e.g. "flip"
+    preprocess: Preprocess | None = None  # usually `Normalize`; None scales pixels to [0, 1]
     strength: float = 1.0  # scales the levels and probabilities of the proposal, not of the defaults
     finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
     steps: int | None = None  # total number of steps of the run; needed for `finish`
@@ -61,7 +65,7 @@ class Uncertain:
         if self.score not in ("loss", "excess"):
             raise ValueError(f"score must be 'loss' or 'excess', got {shown(self.score)}")
         known = isinstance(self.select, str) and self.select in _POWERS
-        if not known and (isinstance(self.select, str) or not self.select >= 0):
+        if not known and not (isinstance(self.select, int | float) and self.select >= 0):
             raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {shown(self.select)}")
         if not isinstance(self.model, nn.Module):
             raise ValueError(f"model must be a torch module, got {type(self.model).__name__}")
@@ -69,7 +73,9 @@ class Uncertain:
         if isinstance(self.loss, nn.Module) and "reduction" not in inspect.signature(self.loss.forward).parameters:
             how = 'a function of (logits, targets, reduction="none"), as torch.nn.functional has'
             raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
+        check_proposal(self.propose)
         find_defaults(self.defaults)
+        check_preprocess(self.preprocess)
         check_strength(self.strength, self.finish, self.steps)
 
     def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 class Average:
     """The moving average of a model's weights and floating-point buffers. Integer buffers are copied.
 
-    Call `update` after every step of the optimizer, and evaluate `average.model`::
+    Call `update` after every step of the optimizer, and evaluate `average.model`. `step` counts optimizer steps from 0. In
+    the first steps the decay is lower (`decay_at`), so that the initial weights have no lasting effect::
 
         average = outspan.Average(model, decay=0.999)
         for step in range(steps):
@@ -50,7 +51,7 @@ class Average:
 
 
 def decay_at(step: int, decay: float) -> float:
-    """Return the decay of a step. It rises with the steps, so that the initial weights are soon forgotten.
+    """Return the decay of a step. It rises with the steps up to `decay`, so that the initial weights have no lasting effect.
 
     >>> [round(decay_at(step, 0.99), 2) for step in (0, 10, 100, 10_000)]
     [0.1, 0.55, 0.92, 0.99]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from outspan import devices
-from outspan.shapes import Int64
+from outspan.shapes import Int64, describe
 from outspan.training.logits import compute_logits
 from outspan.training.tested import Tested, load_tested
 from outspan.training.trained import Trained, as_trained
@@ -28,7 +28,7 @@ class Evaluation:
 
 def evaluate(
     run: Trained | Path | str,
-    data: str = "",
+    data: Path | str | None = None,
     *,
     device: str | torch.device | None = None,
     skip_bad: int = 0,
@@ -53,8 +53,10 @@ def evaluate(
     Raises:
         ValueError: If the run cannot be loaded, or the data does not fit or has changed since the run.
     """
-    run, where = as_trained(run), torch.device(device or devices.default_device())
-    tested = load_tested(run, data, skip_bad=skip_bad)
+    run, where = as_trained(run), devices.find_device(device)
+    if not isinstance(data, Path | str | None):
+        raise ValueError(f"data must be the name or path of data, got {describe(data)}: use outspan.predict for a batch")
+    tested = load_tested(run, str(data or ""), skip_bad=skip_bad)
     test = tested.data.test
     predicted = compute_logits(run.model.to(where), test, run.preprocess, where, on_batch).argmax(1)
     count = len(run.classes)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from outspan.children import get_context
+from outspan.messages import shown
 from outspan.training import OnStep, Progress, Stopped
 
 Watch = Callable[[str], AbstractContextManager[OnStep | None]]  # from the title of a run to its `on_step`
@@ -41,6 +42,8 @@ def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = un
 
     If a run fails or a stop is requested, the active runs save themselves, and no other run starts.
     """
+    if not isinstance(jobs, int) or jobs < 1:
+        raise ValueError(f"jobs must be a number of processes, at least 1, got {shown(jobs)}")
     if jobs > 1 and len(runs) > 1:
         with watch(f"{jobs} runs at a time") as on_step:
             return _run_in_processes([run for _, run in runs], jobs, on_step)

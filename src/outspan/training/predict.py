@@ -1,6 +1,6 @@
 """The function `outspan.predict`: the class probabilities of inputs without labels."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 from outspan import devices
 from outspan.data.inputs import list_files, make_inputs, read_files
 from outspan.data.splits import Split
-from outspan.shapes import Float32
+from outspan.shapes import Float32, describe
 from outspan.training.logits import compute_logits
 from outspan.training.trained import Trained, as_trained
 
@@ -36,7 +36,9 @@ class Predicted:
         return [self.class_names[i] for i in self.probabilities.argmax(1).tolist()]
 
     def top(self, count: int) -> list[dict[str, float]]:
-        """Return the most likely classes of each input and their probabilities, the most likely first."""
+        """Return the `count` most likely classes of each input with their probabilities, the most likely first."""
+        if count < 1:
+            raise ValueError(f"count must be at least 1, got {count}")
         best = self.probabilities.topk(min(count, len(self.class_names)))
         rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [{self.class_names[i]: value for i, value in zip(*row, strict=True)} for row in rows]
@@ -60,17 +62,17 @@ def predict(
 
     Args:
         run: The folder of a run, or what `outspan.load` returns.
-        inputs: Paths of files, or of folders, which are searched recursively. For an image model these may be strings, and
-            a batch of images is also allowed: uint8 [B, C, H, W] of the run's shape. For a text model strings are texts, and
-            `Path` objects are .txt files.
+        inputs: For an image model: paths of files and folders (strings or `Path` objects), or a batch of images, uint8
+            [B, C, H, W] of the run's shape. For a text model: a list of texts, or `Path` objects of .txt files and folders.
+            Folders are searched recursively.
         device: Where to compute. By default a GPU if there is one, otherwise the CPU.
-        on_error: Called with the error of each unreadable file, which is then left out. By default the error is raised.
-        on_batch: Called with each part of the result as soon as it is there.
+        on_error: Called with the error of each unreadable file. The file is then skipped. By default the error is raised.
+        on_batch: Called with each part of the result as soon as it is computed.
 
     Raises:
-        ValueError: If the run cannot be loaded, or an input is not one that its model takes.
+        ValueError: If the run cannot be loaded, or its model cannot take an input.
     """
-    run, where = as_trained(run), torch.device(device or devices.default_device())
+    run, where = as_trained(run), devices.find_device(device)
     model, parts = run.model.to(where), []
     for split, files in _read(run, inputs, on_error or _raise):
         probabilities = compute_logits(model, split, run.preprocess, where).softmax(1)
@@ -88,12 +90,18 @@ def _read(run: Trained, inputs: Any, on_error: Callable[[ValueError], object]) -
     if split is not None:
         yield split, ()
         return
-    paths: Sequence[Path] = [Path(inputs)] if isinstance(inputs, str | Path) else [Path(path) for path in inputs]
-    files = list_files(paths, run.noun)
+    files = list_files(_as_paths(inputs, run.noun), run.noun)
     for start in range(0, len(files), _FILES_AT_ONCE):
         readable, split = read_files(files[start : start + _FILES_AT_ONCE], run.noun, run.shape, run.recipe, on_error)
         if split is not None:
             yield split, tuple(readable)
+
+
+def _as_paths(inputs: Any, noun: str) -> list[Path]:
+    paths = list(inputs) if isinstance(inputs, Iterable) and not isinstance(inputs, str) else [inputs]
+    if not all(isinstance(path, str | Path) for path in paths):
+        raise ValueError(f"inputs must be paths, or one batch of {noun}, got {describe(inputs)}")
+    return [Path(path) for path in paths]
 
 
 def _raise(error: ValueError) -> None:

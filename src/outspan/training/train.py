@@ -10,6 +10,7 @@ from outspan import devices
 from outspan.config import Recipe, RecipeKeys, build_recipe
 from outspan.data.sets import Data, load_for, noun_of
 from outspan.files import remove_partials
+from outspan.shapes import describe
 from outspan.training import OnStep, checkpoint
 from outspan.training.lock import locked
 from outspan.training.loop import train_epochs
@@ -46,24 +47,28 @@ def train(
         recipe: A `Recipe`, or the path of a TOML file. By default all keys have their default values.
         out: The folder of the run. If it contains a run of the same recipe and data, that run is resumed.
         device: Where to train. By default a GPU if there is one, otherwise the CPU.
-        splits: Data in memory, used instead of what the recipe's `data` names.
+        splits: An `outspan.data.sets.Data`, used instead of the data that the recipe names.
         compile: Compile the model with `torch.compile`.
         graphs: On a GPU, record the steps as CUDA graphs.
         deterministic: On a GPU, make results bit-identical between runs; slower.
         tensorboard: Also write TensorBoard events.
         skip_bad: Tolerate up to this number of unreadable files in an image folder.
-        save_every: Seconds between checkpoints; saving takes at most a twentieth of the time. 0 saves after every step.
+        save_every: Seconds between checkpoints, or more if saving would take over 5 % of the time. 0: save after every step.
         on_begin: Called with a description of the run before its first step.
         on_step: Called with a `Progress` after every step. If it returns True, the run saves and raises `Stopped`.
         **keys: Keys of the recipe, e.g. `epochs=20`. They override those of `recipe`.
 
     Raises:
-        ValueError: If a key, the data, the model or the folder does not fit, or if the training diverges.
+        ValueError: If a key is wrong, if the data cannot be read, if the folder contains another run, or if the training
+            diverges.
+        Stopped: If `on_step` returned True. The same call resumes the run.
     """
-    folder, where = Path(out), torch.device(device or devices.default_device())
+    folder, where = Path(out), devices.find_device(device)
     with use_algorithms(deterministic=deterministic):
         built = with_absolute_paths(build_recipe(recipe, keys, noun_of))
-        data = splits or load_for(built, skip_bad=skip_bad)
+        if not isinstance(splits, Data | None):
+            raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
+        data = load_for(built, skip_bad=skip_bad) if splits is None else splits
         options = Options(where, compiled=compile, graphs=graphs, deterministic=deterministic)
         setup = build_setup(built, data, options, has_begun=checkpoint.has_checkpoints(folder))
         run = Run(setup, folder, where)

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The model of a run, as its newest complete checkpoint has it, and what it was trained on."""
+    """A trained model: what `outspan.load` returns."""
 
-    folder: Path
+    folder: Path  # of the run
     recipe: Recipe
-    model: nn.Module
+    model: nn.Module  # in evaluation mode, on the CPU; takes `preprocess(inputs)` and returns logits
     shape: tuple[int, ...]  # of one sample: [C, H, W] for images, [T] for texts
-    classes: tuple[str, ...]
+    classes: tuple[str, ...]  # their names, in the order of the logits
     mean: tuple[float, ...]  # per channel; empty for texts
     std: tuple[float, ...]
-    epochs: int  # finished
+    epochs: int  # number of finished epochs
     train_digest: str | None = None  # identifies the training data; None in old checkpoints
     test_digest: str | None = None
 
@@ -56,7 +56,7 @@ class Trained:
 
 
 def load(folder: Path | str) -> Trained:
-    """Load the model of a run from its newest complete checkpoint, ready for evaluation. The data is not needed.
+    """Load the model of a run from its newest complete checkpoint, in evaluation mode. The data is not needed.
 
     Example::
 
@@ -66,10 +66,13 @@ def load(folder: Path | str) -> Trained:
     Raises:
         ValueError: If the folder does not exist, or has no complete checkpoint.
     """
+    if not isinstance(folder, Path | str):
+        raise ValueError(f"a run must be the path of its folder, or what outspan.load returns, got {type(folder).__name__}")
     folder = Path(folder)
     stored = checkpoint.load(folder)
     if stored is None:
-        raise ValueError(f"{folder}: {'no complete checkpoint' if folder.is_dir() else 'no such folder'}")
+        problem = "no complete checkpoint" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
+        raise ValueError(f"{folder}: {problem}; pass a folder that `outspan train -o` or outspan.train(out=…) wrote")
     recipe, data = stored_recipe(stored.metadata["recipe"]), stored.metadata["data"]
     shape, classes = tuple(data["shape"]), tuple(data["classes"])
     start = replace(recipe, weights="")

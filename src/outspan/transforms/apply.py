@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.shapes import Fill, Images, PerSample, UInt8
 from outspan.transforms.kernels import cpu, cuda
@@ -28,19 +29,28 @@ def apply(
     normalize: Normalize | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Execute a plan on images [B, C, H, W]. Return the rows `plan.out`, as bytes or normalized.
+    """Apply a plan to images: every image gets its own transforms. The pixels are identical to Pillow's.
 
-    Every row gets its own transforms; the result is byte for byte that of Pillow. `fill` is the color of cutout, black by
-    default. The backend "auto" selects the fastest one; all backends return the same bytes. In a loop, pass the same
-    `out` again: writing to new memory is slower.
+    Args:
+        images: uint8 [B, C, H, W] with 1 or 3 channels.
+        plan: Which transforms to apply; see `Plan`. The result has one image per entry of `plan.out`.
+        fill: The color of cutout, one whole number from 0 to 255 per channel. The default is black.
+        backend: "reference" (PyTorch), "cpu" (C++), "cuda" (Triton), or "auto" for the fastest one. All return the same
+            bytes.
+        normalize: If not None, the result is normalized, otherwise it is uint8.
+        out: A tensor for the result. In a loop this is faster than a new tensor for each batch.
 
     >>> apply(torch.tensor([[[[0, 200]]]], dtype=torch.uint8), Plan.of([["invert"]])).tolist()
     [[[[255, 55]]]]
     """
     _check_images(images)
+    if not isinstance(plan, Plan):
+        raise ValueError(f"plan must be a Plan, got {shown(plan)}: use Plan.of, or outspan.apply_ops for one image")
+    if not isinstance(normalize, Normalize | None):
+        raise ValueError(f"normalize must be an outspan.Normalize, got {type(normalize).__name__}")
     color = _fill(None if fill is None else tuple(fill) if isinstance(fill, Sequence) else (fill,), images.shape[1])
     if normalize is not None and len(normalize.mean) != images.shape[1]:
-        raise ValueError(f"normalize is for {len(normalize.mean)} channels, the images have {images.shape[1]}")
+        raise ValueError(f"normalize must have one mean per channel, got {len(normalize.mean)} for {images.shape[1]} channels")
     selected = _select(backend, images, plan)
     out = _prepare_out(out, images, plan, normalize)
     kernel = {"cpu": cpu, "cuda": cuda}.get(selected)

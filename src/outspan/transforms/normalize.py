@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.shapes import Images, Normalized, Num, describe
 
@@ -37,7 +38,9 @@ class Preprocess(Protocol):
 
 @dataclass(frozen=True)
 class Normalize:
-    """Normalize images per channel: (value / 255 - mean) / std, computed in float64 and rounded once to `dtype`.
+    """Normalize uint8 images [B, C, H, W] per channel: (value / 255 - mean) / std, in float64, rounded once to `dtype`.
+
+    `mean` and `std` are those of pixels in [0, 1], as in torchvision. The input is uint8, not float as in torchvision.
 
     >>> Normalize((0.5,), (0.5,))(torch.tensor([[[[0, 255]]]], dtype=torch.uint8)).flatten().tolist()
     [-1.0, 1.0]
@@ -49,16 +52,18 @@ class Normalize:
     channels_last: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", tuple(map(float, self.mean)))
-        object.__setattr__(self, "std", tuple(map(float, self.std)))
+        for name in ("mean", "std"):
+            try:
+                object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
+            except (TypeError, ValueError):
+                value = shown(getattr(self, name))
+                raise ValueError(f"{name} must be one number per channel, e.g. (0.5, 0.5, 0.5), got {value}") from None
         if len(self.mean) not in (1, 3) or len(self.std) != len(self.mean):
             raise ValueError(f"mean and std must both have 1 or 3 entries, got {len(self.mean)} and {len(self.std)}")
         if not np.isfinite(self.mean).all() or not np.isfinite(self.std).all() or min(self.std) <= 0:
             raise ValueError(f"mean must be finite and std positive, got {self.mean} and {self.std}")
         if max(self.mean) > 2:
-            raise ValueError(
-                f"mean must be that of bytes / 255, which lie in [0, 1], got {self.mean}: divide mean and std by 255"
-            )
+            raise ValueError(f"mean must be that of pixels in [0, 1], got {self.mean}: divide mean and std by 255")
         if self.dtype not in _TYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(str, _TYPES))}, got {self.dtype}")
 
@@ -81,11 +86,12 @@ class Normalize:
 
     def __call__(self, images: Images) -> Normalized:
         """Return the images as floats: every byte is looked up in the table."""
+        _as_images(images)
         if images.dtype != torch.uint8:
             raise ValueError(NOT_BYTES.format(images.dtype))
         channels = images.shape[1]
         if channels != len(self.mean):
-            raise ValueError(f"mean and std are for {len(self.mean)} channels, the images have {channels}")
+            raise ValueError(f"mean and std must have one number per channel, got {len(self.mean)} for {channels} channels")
         index = images.long() + 256 * torch.arange(channels, device=images.device).view(-1, 1, 1)
         return self.table.to(images.device).flatten()[index].contiguous(memory_format=self.layout)
 

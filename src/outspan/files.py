@@ -12,6 +12,7 @@ from typing import Any
 
 PARTIAL = ".partial"  # the suffix of an incomplete file
 
+_CHUNK = 1 << 18  # bytes that are read at once
 _PACKAGE = Path(__file__).parent
 # The folder of recipes/ and results/: inside an installed package, at the root of a clone.
 HOME = _PACKAGE if (_PACKAGE / "recipes").is_dir() else _PACKAGE.parents[1]
@@ -76,10 +77,20 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, lambda partial: partial.write_text(json.dumps(value, indent=2) + "\n"))
 
 
-def digest_of(name: str) -> str:
-    """Return the SHA-256 of a file, or "" if there is none."""
-    path = Path(name)
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+def digest_of(name: str | Path) -> str:
+    """Return the SHA-256 of a file, or "" if there is no file."""
+    if not os.path.isfile(name):
+        return ""
+    digest = hashlib.sha256()
+    with open(name, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def absolute(name: str) -> str:
+    """Return the absolute path of a file or folder that exists; any other name unchanged."""
+    return str(Path(name).resolve()) if name and Path(name).exists() else name
 
 
 def commit() -> str:

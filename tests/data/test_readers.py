@@ -156,7 +156,7 @@ def test_folders_of_mixed_sizes_are_made_one_size(tmp_path):
 @example(width=30, height=29, to=(28, 28))  # these left the image by a rounding error
 @example(width=225, height=300, to=(224, 224))
 def test_the_centre_lies_inside(width, height, to):
-    left, top, right, bottom = decode.centre_box(width, height, *to)
+    left, top, right, bottom = decode.center_box(width, height, *to)
     assert 0 <= left < right <= width
     assert 0 <= top < bottom <= height
     assert (right - left) / (bottom - top) == pytest.approx(to[0] / to[1])

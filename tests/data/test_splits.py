@@ -13,6 +13,7 @@ from PIL import Image
 
 from outspan import Normalize, Plan, apply, rng
 from outspan.config import Recipe
+from outspan.data.dataset import count_copies
 from outspan.data.decode import read_fitted
 from outspan.data.image_files import Files
 from outspan.data.preprocess import make_preprocess
@@ -58,20 +59,20 @@ def test_statistics_and_parts_are_those_of_memory(files, memory):
 
 
 def test_samples_that_are_copies_are_counted(files, memory, tmp_path):
-    assert memory.overlap(memory.take(torch.tensor([3, 5]))) == 2
-    assert memory.take(torch.tensor([3, 5])).overlap(memory) == 2
+    assert count_copies(memory, memory.take(torch.tensor([3, 5]))) == 2
+    assert count_copies(memory.take(torch.tensor([3, 5])), memory) == 2
     folder = tmp_path / files.paths[0].parent.name
     folder.mkdir()
     for path in files.paths[:3]:
         shutil.copy(path, folder)
     (folder / files.paths[0].name).write_bytes(bytes(files.paths[0].stat().st_size))  # the same name and size
     copies = Files([*(folder / path.name for path in files.paths[:3]), folder / "gone.png"], torch.zeros(4).long(), 8)
-    assert copies.overlap(files) == 2
-    assert files.overlap(copies) == 2
+    assert count_copies(copies, files) == 2
+    assert count_copies(files, copies) == 2
     texts = Documents(["a", "b", "b"], torch.zeros(3).long())
-    assert texts.overlap(Documents(["b"], torch.zeros(1).long())) == 2
+    assert count_copies(texts, Documents(["b"], torch.zeros(1).long())) == 2
     for split in (files, memory, texts):
-        assert sum(split.overlap(other) for other in (files, memory, texts)) == len(split)  # with itself only
+        assert sum(count_copies(split, other) for other in (files, memory, texts)) == len(split)  # with itself only
 
 
 def test_images_are_ready_and_have_their_statistics(files, memory):

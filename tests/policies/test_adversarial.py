@@ -8,7 +8,7 @@ import torch
 
 import outspan
 from outspan import Adversarial, rng, soft_cross_entropy
-from outspan.policies.adversarial import OPERATIONS, Controller, reinforce, standardise
+from outspan.policies.adversarial import OPERATIONS, Controller, reinforce, standardize
 from outspan.policies.protocols import LearningPolicy
 
 
@@ -79,10 +79,10 @@ def test_the_entropy_is_that_of_the_choices_and_is_rewarded():
 
 
 def test_rewards_are_standardised_over_the_policies():
-    result = standardise(torch.tensor([1.0, 2.0, 3.0, 6.0]))
+    result = standardize(torch.tensor([1.0, 2.0, 3.0, 6.0]))
     assert result.mean().item() == pytest.approx(0, abs=1e-6)
     assert result.square().mean().item() == pytest.approx(1, abs=1e-4)
-    assert torch.equal(standardise(torch.full((4,), 2.0)), torch.zeros(4))
+    assert torch.equal(standardize(torch.full((4,), 2.0)), torch.zeros(4))
 
 
 def tell_light_from_dark(images: torch.Tensor) -> torch.Tensor:

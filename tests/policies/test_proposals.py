@@ -13,7 +13,7 @@ from PIL import Image
 from conftest import make_images, seeds
 from outspan import PAPER_16, TRANSFORMS, Proposal, Step, any_of, apply, augmix, mix_labels, rng, sequence, uniform
 from outspan.policies.proposals import blend, over_range
-from outspan.policies.sampler import draw_together, merge, side_by_side
+from outspan.policies.sampler import draw_together, join_batches, merge
 
 
 def chi2(counts: list[int]) -> float:
@@ -101,7 +101,7 @@ def test_a_draw_is_a_function_of_its_generator(seed):
 )
 def test_batches_drawn_together_are_those_drawn_alone(propose):
     generators = [[rng.generator(seed, "x") for seed in (4, 0, 9)] for _ in range(2)]
-    alone = side_by_side([propose(5, rng=generator) for generator in generators[0]], 5)
+    alone = join_batches([propose(5, rng=generator) for generator in generators[0]], 5)
     assert draw_together(propose, 5, generators[1]).to_json() == alone.to_json()
 
 
@@ -119,7 +119,7 @@ def test_proposals_of_one_depth_are_drawn_as_one():
     merged = merge(several, counts)
     addresses = [(i, j) for i, count in enumerate(counts) for j in range(count)]
     together = draw_together(merged, 5, [rng.generator(*address) for address in addresses])
-    alone = side_by_side([several[i](5, rng=rng.generator(i, j)) for i, j in addresses], 5)
+    alone = join_batches([several[i](5, rng=rng.generator(i, j)) for i, j in addresses], 5)
     assert torch.equal(apply(images, together), apply(images, alone))
     for field in ("levels", "places", "partners"):  # what is drawn, where something is done
         does = alone.ops >= 0

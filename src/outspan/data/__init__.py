@@ -1,4 +1,4 @@
-"""Data sets: bytes [N, C, H, W] and class numbers, read from the files their authors publish, or included."""
+"""Data sets of images and texts: readers of published files, folders and tables, and the splits that batches come from."""
 
 from outspan.data.image import example_image as example_image
 from outspan.data.image import read_image as read_image

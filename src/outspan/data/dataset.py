@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from outspan.messages import shown
 
-AnySamples: TypeAlias = Any  # `Samples`: InMemory, Files, Documents or Encoded
+AnySamples: TypeAlias = Any  # `Samples`; not checked, because each class has more attributes: `images`, `texts`, `batches`
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +34,11 @@ class Data:
             raise ValueError(f"{self.name}: train and test images differ in size, {sizes}")
         if len(self.classes) == 1:
             raise ValueError(f"{self.name}: needs at least two classes, got {self.classes[0]!r} only")
+
+
+def count_copies(samples: AnySamples, others: AnySamples) -> int:
+    """Return how many of the samples are copies of other samples."""
+    return sum(map(set(others.keys()).__contains__, samples.keys()))
 
 
 @dataclass(frozen=True)

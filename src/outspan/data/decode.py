@@ -1,4 +1,4 @@
-"""Image files decoded as RGB bytes of one size. Whatever is wrong with a file is a ValueError that names it."""
+"""Image files decoded as RGB bytes of one size. Any problem with a file raises a ValueError that names it."""
 
 import struct
 import warnings
@@ -57,7 +57,7 @@ def opened(path: Path) -> Iterator[Image.Image]:
         raise ValueError(f"{path}: cannot be read as an image ({first_line(error)})") from None
 
 
-def centre_box(width: int, height: int, to_width: int, to_height: int) -> tuple[float, float, float, float]:
+def center_box(width: int, height: int, to_width: int, to_height: int) -> tuple[float, float, float, float]:
     """Return the largest centered box with the target's aspect ratio: left, top, right, bottom."""
     scale = min(width / to_width, height / to_height)
     # A rounding error must not leave the image.
@@ -68,7 +68,7 @@ def centre_box(width: int, height: int, to_width: int, to_height: int) -> tuple[
 def read_fitted(path: Path, height: int, width: int) -> UInt8[Tensor, "3 H W"]:
     """Return an image as RGB: the largest centered box of this shape, resized."""
     with opened(path) as file:
-        box = centre_box(file.width, file.height, width, height)
+        box = center_box(file.width, file.height, width, height)
         array = np.asarray(file.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, box))
     return torch.from_numpy(array.transpose(2, 0, 1).copy())
 

@@ -1,4 +1,4 @@
-"""How data without a test split is divided: by the name of each sample, so that none changes sides when others are added."""
+"""Divide data without a test split by the name of each sample, so that no sample changes its split when others are added."""
 
 from collections.abc import Hashable, Sequence
 

@@ -1,6 +1,5 @@
 """Download a published data set: over https, resumable, verified, and complete or absent."""
 
-import hashlib
 import os
 import shutil
 import tarfile
@@ -13,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from outspan.data.dataset import Source
 from outspan.data.sets import SETS
-from outspan.files import sync_folder
+from outspan.files import digest_of, sync_folder
 from outspan.messages import unknown
 
 _CHUNK = 1 << 18
@@ -79,19 +78,11 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
         ) from None
     except OSError as error:  # a full disk
         raise ValueError(f"{partial}: cannot be written ({error.strerror or error}); run the command again to resume") from None
-    digest = _sha256(partial)
+    digest = digest_of(partial)
     if digest != source.sha256:
         partial.unlink()
         raise ValueError(f"{source.url}: its SHA-256 is {digest}, expected {source.sha256}; it was removed")
     os.replace(partial, path)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _unpack(path: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class Files:
     size: int
     workers: int = field(default_factory=lambda: min(8, _cores()))
     skip_bad: int = 0
-    bad: set[Path] = field(default_factory=set, repr=False)  # the unreadable files met so far
+    bad: set[Path] = field(default_factory=set, repr=False)  # the unreadable files so far
     noun: ClassVar[str] = "images"
     is_ragged: ClassVar[bool] = False
     is_croppable: ClassVar[bool] = True
@@ -85,10 +85,6 @@ class Files:
         for path in self.paths:
             with suppress(OSError):  # a broken link
                 yield _FileKey(path, (path.parent.name, path.name, path.stat().st_size))
-
-    def overlap(self, other: Any) -> int:
-        """Return how many of the files are copies of files of another split."""
-        return sum(map(set(other.keys()).__contains__, self.keys()))
 
     def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
         """Return whether these are the mean and std per channel of the images."""

@@ -89,12 +89,12 @@ _FORMATS: Mapping[str, _Format] = MappingProxyType(
 
 def list_files(paths: Sequence[Path], noun: str) -> list[Path]:
     """Return the files, and the files below the folders in the order of their names, of "images" or "texts"."""
-    form, result = _FORMATS[noun], []
+    file_format, result = _FORMATS[noun], []
     for path in paths:
-        form.check(path)
-        files = sorted(filter(Path.is_file, files_below(path, form.suffixes))) if path.is_dir() else [path]
+        file_format.check(path)
+        files = sorted(filter(Path.is_file, files_below(path, file_format.suffixes))) if path.is_dir() else [path]
         if not files:
-            raise ValueError(f"{path}: no supported files in this folder, expected {', '.join(sorted(form.suffixes))}")
+            raise ValueError(f"{path}: no supported files in this folder, expected {', '.join(sorted(file_format.suffixes))}")
         result += files
     return result
 
@@ -106,23 +106,23 @@ def read_files(
 
     `on_error` is called with the error of each unreadable file.
     """
-    form, readable, items = _FORMATS[noun], [], []
+    file_format, readable, items = _FORMATS[noun], [], []
     for path in paths:
         try:
-            items.append(form.read(path, shape))
+            items.append(file_format.read(path, shape))
             readable.append(path)
         except ValueError as error:
             on_error(error)
     if not readable:
         return [], None
     labels = torch.zeros(len(readable), dtype=torch.int64)
-    return readable, form.collect(items, labels, shape).prepared(recipe)
+    return readable, file_format.collect(items, labels, shape).prepared(recipe)
 
 
 def make_inputs(inputs: Any, noun: str, shape: tuple[int, ...], recipe: Recipe) -> Split | None:
     """Return samples in memory, a batch of images or a list of texts, as a split; None if the inputs are paths."""
-    form = _FORMATS[noun]
-    samples = form.convert(inputs, shape)
+    file_format = _FORMATS[noun]
+    samples = file_format.convert(inputs, shape)
     if not samples:
         return None
-    return form.collect(samples, torch.zeros(len(samples), dtype=torch.int64), shape).prepared(recipe)
+    return file_format.collect(samples, torch.zeros(len(samples), dtype=torch.int64), shape).prepared(recipe)

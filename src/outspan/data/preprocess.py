@@ -1,4 +1,4 @@
-"""The preprocess of a split: the last step before the model. Images are normalized, texts are padded."""
+"""The preprocessing of a split, the last step before the model: images are normalized, texts are padded."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -6,9 +6,7 @@ from types import MappingProxyType
 import torch
 
 from outspan.text.executor import PadTokens
-from outspan.transforms.normalize import Normalize
-
-Preprocess = Normalize | PadTokens
+from outspan.transforms.normalize import Normalize, Preprocess
 
 
 def _normalize(mean: Sequence[float], std: Sequence[float], on_gpu: bool) -> Normalize:
@@ -22,5 +20,5 @@ _PREPROCESS: Mapping[str, Callable[[Sequence[float], Sequence[float], bool], Pre
 
 
 def make_preprocess(noun: str, mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) -> Preprocess:
-    """Return the preprocess of "images" or "texts" from the mean and std per channel, which texts do not have."""
+    """Return the preprocessing of "images" or "texts". Images need the mean and std per channel; texts have none."""
     return _PREPROCESS[noun](mean, std, on_gpu)

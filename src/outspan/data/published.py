@@ -12,7 +12,7 @@ from outspan.data.readers import read_cifar, read_idx, read_npz, read_svhn
 from outspan.data.splits import InMemory
 from outspan.data.tables import read_documents
 
-_MOST_CLASSES = 100_000
+_MAX_CLASSES = 100_000
 _TEN = tuple(map(str, range(10)))
 _CIFAR_10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -85,6 +85,6 @@ def read_arrays(name: str, path: Path) -> Data:
 
     train, test = split("train", train_images, train_labels), split("test", test_images, test_labels)
     count = int(train.labels.max()) + 1 if len(train) else 0
-    if count > _MOST_CLASSES:
-        raise ValueError(f"{name}: labels must lie below {_MOST_CLASSES:,}, got {count - 1}")
+    if count > _MAX_CLASSES:
+        raise ValueError(f"{name}: labels must lie below {_MAX_CLASSES:,}, got {count - 1}")
     return Data(name, train, test, tuple(map(str, range(count))))

@@ -14,6 +14,7 @@ from outspan.config import Recipe
 from outspan.data import folders, published, tables
 from outspan.data.dataset import AnySamples, Data, DataSet, ReadOptions, Source
 from outspan.data.image_files import Files
+from outspan.files import absolute
 from outspan.messages import shown, unknown
 
 IMAGENET = "imagenet"
@@ -149,10 +150,10 @@ def _how_to_get(name: str) -> str:
 
 
 def locate(name: str) -> str:
-    """Return the absolute path of data that is a file or folder, so that it is found from anywhere; else its name."""
+    """Return the absolute path of data that is a file or folder, so that any working directory will do; else its name."""
     if name in SETS and not (SETS[name].is_local and Path(name).exists()):
         return name
-    return str(Path(name).resolve()) if name and Path(name).exists() else name
+    return absolute(name)
 
 
 def noun_of(name: str) -> str:
@@ -163,7 +164,7 @@ def noun_of(name: str) -> str:
 
 
 def check_noun(name: str, noun: str, purpose: str) -> None:
-    """Refuse data of the other noun: `purpose` says what needs it."""
+    """Refuse data that is not "images", or not "texts"; `purpose` says what needs it."""
     if noun_of(name) != noun:
         raise ValueError(f"{purpose} needs {noun}, got {noun_of(name)}: data {shown(name)}")
 

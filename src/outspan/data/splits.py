@@ -1,4 +1,4 @@
-"""The one protocol of data, and images in memory. `image_files.py` has image files, and `outspan.text` has texts."""
+"""The protocols of all data, `Samples` and `Split`, and images in memory. See also `image_files.py` and `outspan.text`."""
 
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ class Samples(Protocol):
 
     @cached_property
     def digest(self) -> str:
-        """What distinguishes it from other data."""
+        """A digest of the samples, which differs from that of other data."""
         ...
 
     @property
@@ -58,10 +58,6 @@ class Samples(Protocol):
 
     def keys(self) -> Iterable[Hashable]:
         """Return a key of each sample. Samples with equal keys are copies."""
-        ...
-
-    def overlap(self, other: Any) -> int:
-        """Return how many of the samples are in another split."""
         ...
 
     def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
@@ -149,10 +145,6 @@ class InMemory:
     def keys(self) -> Iterator[bytes]:
         """Return the pixels of each image: equal pixels are copies."""
         return (image.numpy().tobytes() for image in self.images.cpu())
-
-    def overlap(self, other: Any) -> int:
-        """Return how many of the images are in another split."""
-        return sum(map(set(other.keys()).__contains__, self.keys()))
 
     def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
         """Return whether these are the mean and std per channel of the images."""

@@ -20,7 +20,7 @@ from outspan.messages import shown
 from outspan.text.documents import Documents
 
 TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
-_MOST_CLASSES = 1_000
+_MAX_CLASSES = 1_000
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
 _WHOLE = re.compile(r"(?<=\d)\.0*$")  # the decimals of a whole number
 _LIST = re.compile(
@@ -90,7 +90,7 @@ def _classes(rows: Sequence[Row], path: Path) -> tuple[str, ...]:
     if not rows:
         raise ValueError(f"{path}: there are no rows to train on")
     classes = sorted({label for *_, label in rows}, key=_sort_key)
-    if not 2 <= len(classes) <= _MOST_CLASSES or len(classes) > max(2, len(rows) // 2):
+    if not 2 <= len(classes) <= _MAX_CLASSES or len(classes) > max(2, len(rows) // 2):
         problem = f"the labels are {len(classes)} different values in {len(rows)} rows, not classes"
         raise ValueError(f"{path}: {problem}; set label_column to another column")
     return tuple(classes)

@@ -1,13 +1,13 @@
-"""Models by name. A model knows nothing of training: preprocessed inputs go in, logits come out."""
+"""Models by name. A model is a function from preprocessed inputs to logits and does not depend on training."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 
 from torch import nn
 
+from outspan.files import absolute
 from outspan.messages import shown, unknown
 from outspan.models.convnet import convnet
 from outspan.models.from_timm import from_timm
@@ -32,7 +32,7 @@ class Family:
     is_path: bool = False  # whether its name may be the path of a folder
 
 
-# By noun and pattern: N is a number and NAME any name. The first pattern that matches is taken.
+# By type of data and pattern: N is a number and NAME any name. The first pattern that matches is used.
 FAMILIES: Mapping[str, Mapping[str, Family]] = MappingProxyType(
     {
         "images": {
@@ -91,9 +91,8 @@ def reads_files(name: str) -> bool:
 
 
 def locate(name: str) -> str:
-    """Return the absolute path of a model that is a folder, so that it is found from anywhere; else its name."""
-    is_folder = bool(name) and _matches(name)[0][1].is_path and Path(name).exists()
-    return str(Path(name).resolve()) if is_folder else name
+    """Return the absolute path of a model that is a folder, so that any working directory will do; else its name."""
+    return absolute(name) if _matches(name)[0][1].is_path else name
 
 
 def _find(name: str, noun: str) -> tuple[Family, list[int | str]]:

@@ -44,7 +44,7 @@ class Controller(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -0.1, 0.1)
 
-    def decide(self, noise: Float32[Tensor, "policies decisions most"]) -> Int64[Tensor, "policies decisions"]:
+    def decide(self, noise: Float32[Tensor, "policies decisions choices"]) -> Int64[Tensor, "policies decisions"]:
         """Draw policies: the argmax of logits plus Gumbel noise is a draw from their softmax."""
         with torch.no_grad():
             return self._unroll(len(noise), lambda at, logits: (logits + noise[:, at, : logits.shape[1]]).argmax(1))[0]
@@ -75,7 +75,7 @@ def reinforce(logs: Tensor, entropies: Tensor, rewards: Tensor, entropy: float) 
     return -(rewards * logs + entropy * entropies).mean()
 
 
-def standardise(rewards: Tensor) -> Tensor:
+def standardize(rewards: Tensor) -> Tensor:
     """Return rewards with mean 0 and standard deviation 1 over the policies; equal rewards become 0."""
     return (rewards - rewards.mean()) / (rewards.std(correction=0) + 1e-5)
 
@@ -109,7 +109,7 @@ class Adversarial:
     controller: Controller = field(init=False, repr=False)
     _optimizer: torch.optim.Adam = field(init=False, repr=False)
     _sums: Tensor = field(init=False, repr=False)  # of the losses in this round so far, one per policy
-    _samples: int = field(init=False, default=0, repr=False)  # that the losses are summed over: a last batch may be short
+    _samples: int = field(init=False, default=0, repr=False)  # number of samples in the sums
     _generated: tuple[int, Tensor, Proposal] | None = field(init=False, default=None, repr=False)  # the round and its policies
 
     def __post_init__(self) -> None:
@@ -215,5 +215,5 @@ class Adversarial:
     def _update(self, round_number: int, means: Tensor) -> None:
         logs, entropies = self.controller.log_probabilities(self._policies_of(round_number)[0])
         self._optimizer.zero_grad()
-        reinforce(logs, entropies, standardise(means), self.entropy).backward()
+        reinforce(logs, entropies, standardize(means), self.entropy).backward()
         self._optimizer.step()

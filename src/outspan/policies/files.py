@@ -1,4 +1,4 @@
-"""Policies that others found by search and published as files: Fast AutoAugment's list of pairs and PBA's schedules.
+"""Published policy files: the list of pairs of Fast AutoAugment, and the schedules of PBA.
 
 Both files contain Python lists (the first is also JSON). They are parsed and never executed.
 """
@@ -109,15 +109,15 @@ def pba(file: str, *, searched: int, epochs: int, epoch_steps: int) -> Schedule:
             raise ValueError(f"{file}, line {change.line}: the epoch must lie in {allowed}, got {shown(change.epoch)}")
     policies = [changes[0].before, *(change.after for change in changes)]
     ends = [-(-change.epoch * epochs // searched) * epoch_steps for change in changes]
-    return Schedule(tuple(_population(numbers) for numbers in policies), tuple(ends))
+    return Schedule(tuple(_pba_proposal(numbers) for numbers in policies), tuple(ends))
 
 
-def _population(numbers: list[int]) -> Proposal:
+def _pba_proposal(numbers: list[int]) -> Proposal:
     """Return the proposal of a policy: the transforms in random order, each with its probability, until 0, 1 or 2 apply."""
     names = [*PBA, *PBA]
     levels = [PBA[name](numbers[2 * i + 1]) for i, name in enumerate(names)]
     steps = [Step(name, level, level, mirrored=name in _MIRRORED) for name, level in zip(names, levels, strict=True)]
-    chance = np.array(numbers[::2]) / 10
+    probabilities = np.array(numbers[::2]) / 10
     nothing = len(steps)
 
     def pick(bits: np.ndarray, generators: Sequence[np.random.Generator]) -> np.ndarray:
@@ -125,11 +125,11 @@ def _population(numbers: list[int]) -> Proposal:
         return np.concatenate([draw(rows, rng) for rng in generators])
 
     def draw(rows: int, rng: np.random.Generator) -> np.ndarray:
-        fires = rng.random((rows, len(chance))) < chance
-        order = np.where(fires, rng.random(fires.shape), 2.0)
+        is_drawn = rng.random((rows, len(probabilities))) < probabilities
+        order = np.where(is_drawn, rng.random(is_drawn.shape), 2.0)
         first = order.argsort(axis=1)[:, :2]
-        wanted = (rng.random((rows, 1)) >= _COUNTS).sum(axis=1, keepdims=True)
-        applied = np.take_along_axis(fires, first, axis=1) & (np.arange(2) < wanted)
+        count = (rng.random((rows, 1)) >= _COUNTS).sum(axis=1, keepdims=True)
+        applied = np.take_along_axis(is_drawn, first, axis=1) & (np.arange(2) < count)
         return np.where(applied, first, nothing)
 
     return propose([*steps, Step("identity")], 2, pick)

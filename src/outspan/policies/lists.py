@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 from outspan.files import check_regular
 from outspan.messages import shown, unknown
 
-_MOST_BYTES = 1 << 20
-_MOST_ELEMENTS = 100_000  # of all lists that a function creates; the published files have a few hundred pairs
+_MAX_BYTES = 1 << 20
+_MAX_ELEMENTS = 100_000  # of all lists that a function creates; the published files have a few hundred pairs
 
 
 def find_list(path: Path, name: str) -> ast.expr:
@@ -75,8 +75,8 @@ def _sum(path: str, node: ast.expr, lists: Mapping[str, ast.List]) -> ast.List:
 
 
 def _check_length(path: str, node: ast.AST, count: int) -> None:
-    if count > _MOST_ELEMENTS:
-        refuse(path, node, f"not a policy file: the lists have more than {_MOST_ELEMENTS:,} elements in total")
+    if count > _MAX_ELEMENTS:
+        refuse(path, node, f"not a policy file: the lists have more than {_MAX_ELEMENTS:,} elements in total")
 
 
 def read_text(path: Path) -> str:
@@ -84,9 +84,9 @@ def read_text(path: Path) -> str:
     check_regular(path)
     try:
         with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise ValueError(f"{path}: not a policy file: more than {_MOST_BYTES:,} bytes")
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise ValueError(f"{path}: not a policy file: more than {_MAX_BYTES:,} bytes")
         return data.decode("utf-8-sig")  # some editors write a byte order mark
     except OSError as error:
         raise ValueError(f"{path!s:.300}: {error.strerror or error}") from None

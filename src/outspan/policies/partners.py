@@ -42,7 +42,7 @@ def partners_by_class(
 
 
 class _Pool:
-    """The labels of a batch in sorted order, in which each class is contiguous."""
+    """The samples of a batch sorted by label, so that each class is contiguous."""
 
     def __init__(self, labels: np.ndarray) -> None:
         self.order = np.argsort(labels, kind="stable")

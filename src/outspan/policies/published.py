@@ -14,7 +14,7 @@ from outspan.policies.steps import Proposal, Step
 from outspan.transforms.table import TRANSFORMS
 
 
-def _reach(*, degrees: float, shear: float, shift: float, factor: float, bits: int) -> dict[str, float]:
+def _largest_levels(*, degrees: float, shear: float, shift: float, factor: float, bits: int) -> dict[str, float]:
     """Return the largest level of each of the 14 common transforms; it is 0 for ungraded ones."""
     level = {
         "rotate": degrees / 30,
@@ -31,14 +31,14 @@ def _reach(*, degrees: float, shear: float, shift: float, factor: float, bits: i
 
 
 # arXiv:1909.13719 uses AutoAugment's ranges (arXiv:1805.09501, Table 6): 150 of 331 pixels, 30 degrees, 4 to 8 bits.
-RANDAUGMENT = MappingProxyType(_reach(degrees=30, shear=0.3, shift=150 / 331, factor=0.9, bits=4))
+RANDAUGMENT = MappingProxyType(_largest_levels(degrees=30, shear=0.3, shift=150 / 331, factor=0.9, bits=4))
 
 
 def randaugment(depth: int = 2, magnitude: float = 9) -> Proposal:
     """RandAugment (arXiv:1909.13719): `depth` of 14 transforms, all at magnitude/30 of their range, with random sign."""
     if not 0 <= magnitude <= 30:
         raise ValueError(f"magnitude must lie in [0, 30], got {magnitude}")
-    levels = {name: reach * magnitude / 30 for name, reach in RANDAUGMENT.items()}
+    levels = {name: largest * magnitude / 30 for name, largest in RANDAUGMENT.items()}
     return any_of([Step(name, level, level, mirrored=TRANSFORMS[name].signed) for name, level in levels.items()], depth)
 
 
@@ -47,9 +47,9 @@ def trivialaugment(*, wide: bool = True, side: int = 32) -> Proposal:
 
     The wide ranges translate by 32 pixels at any image size, so they need the side of the images.
     """
-    narrow = _reach(degrees=30, shear=0.3, shift=10 / 32, factor=0.9, bits=4)
-    reach = _reach(degrees=135, shear=0.99, shift=32 / side, factor=0.99, bits=6) if wide else narrow
-    return any_of([Step(name, 0.0, top, mirrored=TRANSFORMS[name].signed, bins=31) for name, top in reach.items()], 1)
+    narrow = _largest_levels(degrees=30, shear=0.3, shift=10 / 32, factor=0.9, bits=4)
+    largest = _largest_levels(degrees=135, shear=0.99, shift=32 / side, factor=0.99, bits=6) if wide else narrow
+    return any_of([Step(name, 0.0, top, mirrored=TRANSFORMS[name].signed, bins=31) for name, top in largest.items()], 1)
 
 
 def uniformaugment(depth: int = 2) -> Proposal:
@@ -57,8 +57,8 @@ def uniformaugment(depth: int = 2) -> Proposal:
 
     Its transforms are those of Fast AutoAugment: with inversion and cutout up to a fifth of the side, without identity.
     """
-    reach = {name: top for name, top in RANDAUGMENT.items() if name != "identity"} | {"invert": 0.0, "cutout": 0.4}
-    return any_of([Step(name, 0.0, top, 0.5, mirrored=TRANSFORMS[name].signed) for name, top in reach.items()], depth)
+    largest = {name: top for name, top in RANDAUGMENT.items() if name != "identity"} | {"invert": 0.0, "cutout": 0.4}
+    return any_of([Step(name, 0.0, top, 0.5, mirrored=TRANSFORMS[name].signed) for name, top in largest.items()], depth)
 
 
 def autoaugment(data: str = "cifar") -> Proposal:
@@ -77,8 +77,8 @@ def at_fraction(name: str, fraction: float, probability: float = 1.0) -> Step:
     """Return the step of a transform at a fraction of AutoAugment's range."""
     if name in ("brightness", "color", "contrast", "sharpness"):  # factors from 0.1 to 1.9, the identity in the middle
         return Step(name, 2 * fraction - 1, 2 * fraction - 1, probability)
-    reach = 2 * 60 / 331 if name == "cutout" else RANDAUGMENT.get(name, 0.0)
-    return Step(name, reach * fraction, reach * fraction, probability, mirrored=TRANSFORMS[name].signed)
+    largest = 2 * 60 / 331 if name == "cutout" else RANDAUGMENT.get(name, 0.0)
+    return Step(name, largest * fraction, largest * fraction, probability, mirrored=TRANSFORMS[name].signed)
 
 
 def mixup(alpha: float = 1.0) -> Proposal:
@@ -91,8 +91,8 @@ def cutmix(alpha: float = 1.0) -> Proposal:
     return partial(_draw_mixed, sequence(Step("cutmix")), alpha)
 
 
-def _draw_mixed(whole: Proposal, alpha: float, size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
-    plan = whole(size, rng=rng, candidates=candidates)
+def _draw_mixed(propose: Proposal, alpha: float, size: int, *, rng: np.random.Generator, candidates: int = 1) -> Plan:
+    plan = propose(size, rng=rng, candidates=candidates)
     weight = rng.beta(alpha, alpha, tuple(plan.ops.shape))
     levels = np.sqrt(1 - weight) if plan.names == ("cutmix",) else weight
     return replace(plan, levels=torch.from_numpy(levels.astype(np.float32)))
@@ -106,10 +106,10 @@ def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float 
     """
     if not 0 < severity <= 10:
         raise ValueError(f"severity must lie in (0, 10], got {severity}")
-    reach = _reach(degrees=30, shear=0.3, shift=1 / 3, factor=0, bits=4)
-    names = [name for name in reach if name not in ("identity", "brightness", "color", "contrast", "sharpness")]
+    largest = _largest_levels(degrees=30, shear=0.3, shift=1 / 3, factor=0, bits=4)
+    names = [name for name in largest if name not in ("identity", "brightness", "color", "contrast", "sharpness")]
     low, high = 0.01, severity / 10
-    graded = [Step(n, low * reach[n], high * reach[n], mirrored=TRANSFORMS[n].signed) for n in names if n != "posterize"]
+    graded = [Step(n, low * largest[n], high * largest[n], mirrored=TRANSFORMS[n].signed) for n in names if n != "posterize"]
     chains = any_of([*graded, Step("posterize", 1.0, 1 + high)], depth)
     return partial(_draw_augmix, chains, width, depth, alpha)
 

@@ -31,7 +31,7 @@ class _Sampler:
         graded = np.array([find(step.name).graded for step in steps], dtype=np.float32)  # ungraded steps have level 0
         self.low = graded * np.array([step.low for step in steps], dtype=np.float32)
         self.span = graded * np.array([step.high - step.low for step in steps], dtype=np.float32)
-        self.chance = np.array([step.probability * 2**19 for step in steps])
+        self.threshold = np.array([step.probability * 2**19 for step in steps])  # of the 19 bits that decide if it is applied
         self.bins = np.array([step.bins for step in steps])
         self.mirrored = np.array([step.mirrored for step in steps], dtype=bool)
         self.placed = np.array([find(step.name).placed for step in steps], dtype=bool)
@@ -56,8 +56,8 @@ class _Sampler:
         for entries, first, rng in self._entries(self.mixes, step, generators):
             partners.reshape(-1)[entries] = first + _draw_partners(entries // self.depth - first, rows, candidates, rng)
         ops = self.op.take(step)
-        if (self.chance < 2**19).any():
-            ops[(bits >> np.uint64(1) & np.uint64(0x7FFFF)) >= self.chance.take(step)] = -1
+        if (self.threshold < 2**19).any():
+            ops[(bits >> np.uint64(1) & np.uint64(0x7FFFF)) >= self.threshold.take(step)] = -1
         return Plan(
             self.names,
             torch.from_numpy(ops),
@@ -80,12 +80,12 @@ class _Sampler:
         return levels
 
     def _entries(
-        self, property_of_steps: np.ndarray, step: np.ndarray, generators: Sequence[np.random.Generator]
+        self, has_property: np.ndarray, step: np.ndarray, generators: Sequence[np.random.Generator]
     ) -> Iterator[tuple[np.ndarray, int, np.random.Generator]]:
-        """Yield, for each batch, the flat indices of the entries whose step has a property, its first row, its generator."""
-        if not property_of_steps.any():
+        """Yield for each batch the flat indices of the entries whose step has a property, the first row, and the generator."""
+        if not has_property.any():
             return
-        entries = property_of_steps.take(step).ravel().nonzero()[0]
+        entries = has_property.take(step).ravel().nonzero()[0]
         if len(generators) == 1:
             yield entries, 0, generators[0]
             return
@@ -100,7 +100,7 @@ def draw_together(draw: Proposal, size: int, generators: Sequence[np.random.Gene
     """Return one plan for several batches of `size` samples, one per generator; the batches follow one another."""
     if isinstance(draw, _Sampler):
         return draw.together(size, generators, candidates)
-    return side_by_side([draw(size, rng=rng, candidates=candidates) for rng in generators], size)
+    return join_batches([draw(size, rng=rng, candidates=candidates) for rng in generators], size)
 
 
 def merge(proposals: Sequence[Proposal | Schedule], counts: Sequence[int]) -> Proposal | None:
@@ -127,7 +127,7 @@ def merge(proposals: Sequence[Proposal | Schedule], counts: Sequence[int]) -> Pr
     return _Sampler([step for table in tables for step in table], max(depths, default=0), pick)
 
 
-def side_by_side(plans: Sequence[Plan], size: int) -> Plan:
+def join_batches(plans: Sequence[Plan], size: int) -> Plan:
     """Return one plan for several batches of `size` samples, from the plan of each; the batches follow one another."""
     if len(plans) == 1:
         return plans[0]
@@ -144,7 +144,7 @@ def _source_and_out(size: int, candidates: int) -> tuple[torch.Tensor, torch.Ten
 
 @lru_cache(maxsize=64)
 def _empty_plan(size: int, candidates: int) -> Plan:
-    """Return the plan without steps. It is shared by all steps of a training without augmentation."""
+    """Return the plan without steps. All steps of a run without augmentation share it."""
     rows = size * candidates
     empty = torch.empty((rows, 0))
     return Plan((), empty.short(), empty, torch.empty((rows, 0, 4)), empty.long(), *_source_and_out(size, candidates))

@@ -35,8 +35,8 @@ def strength_at(step: int, strength: float, finish: float, steps: int | None) ->
 def scale(plan: Plan, strength: float, generators: Sequence[np.random.Generator]) -> Plan:
     """Scale the levels of a plan, and below 1 also the probability of each of its transforms.
 
-    Levels beyond the limit of a transform become the limit. `generators` are those of the batches that follow one another in
-    the plan; the draws of a batch depend on its own generator alone.
+    Levels beyond the limit of a transform become the limit. The plan contains one
+    batch per generator, one after the other. The draws of a batch depend on its own generator alone.
     """
     if strength == 1 or not plan.ops.numel():
         return plan

@@ -1,4 +1,4 @@
-"""The policies of recipes and the command line, by name. A new policy is its module and one line of POLICIES."""
+"""The policies of recipes and the command line, by name. A new policy is its code and one line in POLICIES."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ TRANSFORM_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "paper3": ("switchout", "word_replacement", "back_translation"),
     }
 )
-# Data sets whose published settings are not those of CIFAR.
-_FAMILIES = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
+# The benchmark whose published settings a data set uses. For all others it is CIFAR.
+_BENCHMARKS = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 _AUTOAUGMENT_TABLES = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})
 _DEFAULTS = MappingProxyType({"images": tuple(published.DEFAULTS), "texts": ("none",)})
 
@@ -54,7 +54,7 @@ class Context:
     model: nn.Module
     preprocess: Preprocess
     classes: int
-    family: str  # whose published settings apply to the data
+    benchmark: str  # the published settings for the data: "cifar", "svhn", "imagenet-cropped" or "none"
     shape: tuple[int, ...]  # of a sample
     epoch_steps: int
 
@@ -81,8 +81,8 @@ class Spec:
     """
 
     build: Callable[[Context], Policy]
-    keys: tuple[str, ...] = ()
-    nouns: tuple[str, ...] = ("images",)  # what it augments
+    keys: tuple[str, ...] = ()  # keys of the recipe that only some policies read
+    nouns: tuple[str, ...] = ("images",)  # types of data that it augments
     uses_model: bool = False  # to score or to learn, which makes a training step slower
     crops: bool = False  # has its own crops and flips, so that it needs no `defaults`
     rows: Callable[[Recipe], int] = lambda recipe: 1  # augmented samples per sample
@@ -149,7 +149,7 @@ _ALL_NOUNS = ("images", "texts")
 POLICIES: Mapping[str, Spec] = MappingProxyType(
     {
         "none": Spec(_plain(lambda context: sequence()), nouns=_ALL_NOUNS),
-        "baseline": Spec(_plain(lambda context: published.BASELINES[context.family]), crops=True),
+        "baseline": Spec(_plain(lambda context: published.BASELINES[context.benchmark]), crops=True),
         "random": Spec(_plain(_uniform), _UNIFORM, _ALL_NOUNS),
         "uncertain": Spec(_uncertain, (*_UNIFORM, *_CHOOSING), _ALL_NOUNS, uses_model=True, rows=lambda recipe: recipe.keep),
         "randaugment": Spec(
@@ -158,7 +158,7 @@ POLICIES: Mapping[str, Spec] = MappingProxyType(
         ),
         "trivialaugment": Spec(_plain(lambda context: published.trivialaugment(side=context.shape[-1]))),
         "uniformaugment": Spec(_plain(lambda context: published.uniformaugment(context.recipe.depth)), ("depth",)),
-        "autoaugment": Spec(_plain(lambda context: published.autoaugment(_AUTOAUGMENT_TABLES.get(context.family, "cifar")))),
+        "autoaugment": Spec(_plain(lambda context: published.autoaugment(_AUTOAUGMENT_TABLES.get(context.benchmark, "cifar")))),
         "augmix": Spec(_plain(lambda context: published.augmix())),
         "mixup": Spec(_plain(lambda context: published.mixup())),
         "cutmix": Spec(_plain(lambda context: published.cutmix())),
@@ -182,9 +182,9 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Prepr
     """Return the policy of a recipe for a model and a data set."""
     check_recipe(recipe)
     check_noun(recipe, data.train.noun)
-    family = "imagenet-cropped" if recipe.crop == "resized" else _FAMILIES.get(data.name, "cifar")
+    benchmark = "imagenet-cropped" if recipe.crop == "resized" else _BENCHMARKS.get(data.name, "cifar")
     epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
-    context = Context(recipe, model, preprocess, len(data.classes), family, data.train.shape, epoch_steps)
+    context = Context(recipe, model, preprocess, len(data.classes), benchmark, data.train.shape, epoch_steps)
     return POLICIES[recipe.policy].build(context)
 
 
@@ -236,7 +236,7 @@ def ignored_keys(keys: Iterable[str], policy: str) -> list[str]:
 
 def with_own_crops(policies: Iterable[str], data: str) -> list[str]:
     """Return the policies that crop and flip the images of a data set without any `defaults`."""
-    return [name for name in policies if POLICIES[name].crops and _FAMILIES.get(data) != "none"]
+    return [name for name in policies if POLICIES[name].crops and _BENCHMARKS.get(data) != "none"]
 
 
 def augmentation_of(recipe: Recipe) -> str:

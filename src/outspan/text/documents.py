@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -69,10 +69,6 @@ class Documents:
     def keys(self) -> Iterator[str]:
         """Return the text of each document: equal texts are copies."""
         return iter(self.texts)
-
-    def overlap(self, other: Any) -> int:
-        """Return how many of the documents are in another split."""
-        return sum(map(set(other.keys()).__contains__, self.keys()))
 
     def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
         """Return whether these are the mean and std of the data: text has none."""

@@ -161,10 +161,6 @@ class Encoded:
             start, end = corpus.starts[row], corpus.starts[row + 1]
             yield b"".join(corpus.tokens[span[0] : span[1]].tobytes() for span in corpus.spans[start:end])
 
-    def overlap(self, other: Any) -> int:
-        """Return how many of the documents are in another split."""
-        return sum(map(set(other.keys()).__contains__, self.keys()))
-
     def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
         """Return whether these are the mean and std of the data: text has none."""
         return not mean and not std

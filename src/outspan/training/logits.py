@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from outspan.data.preprocess import Preprocess
 from outspan.data.splits import Split
+from outspan.transforms.normalize import Preprocess
 
 _MAX_BATCH = 1000
 _MAX_VALUES = 20_000_000  # of a batch: more may not fit into memory

@@ -14,9 +14,10 @@ from torch import nn
 from outspan import models
 from outspan.config import Recipe
 from outspan.data.dataset import AnySamples, Data
-from outspan.data.preprocess import Preprocess, make_preprocess
+from outspan.data.preprocess import make_preprocess
 from outspan.data.sets import hold_out, locate
 from outspan.data.splits import Split
+from outspan.files import absolute
 from outspan.messages import first_line
 from outspan.models.evaluating import evaluating
 from outspan.models.from_timm import PUBLISHED
@@ -26,6 +27,7 @@ from outspan.training.graphs import Replayed
 from outspan.training.provenance import Provenance, describe_data, describe_setting
 from outspan.training.state import State, new_state
 from outspan.training.step import Learner
+from outspan.transforms.normalize import Preprocess
 
 
 @dataclass(frozen=True)
@@ -97,19 +99,14 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     file = file_and_function(recipe.policy_file)[0]
     recipe = replace(
         recipe,
-        cache=_absolute(recipe.cache),
-        policy_file=_absolute(file) + recipe.policy_file[len(file) :],
+        cache=absolute(recipe.cache),
+        policy_file=absolute(file) + recipe.policy_file[len(file) :],
         model=models.locate(recipe.model),
         data=locate(recipe.data),
     )
     if recipe.weights in ("", PUBLISHED):
         return recipe
     return replace(recipe, weights=str(Path(recipe.weights).resolve()))  # even if it is gone: a run needs it only once
-
-
-def _absolute(name: str) -> str:
-    """Return the absolute path of a file or folder that exists, and any other name as it is."""
-    return str(Path(name).resolve()) if name and Path(name).exists() else name
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from outspan.data.dataset import AnySamples, Data
+from outspan.data.dataset import AnySamples, Data, count_copies
 from outspan.data.sets import has_test_only, hold_out, is_undivided, load_for, load_whole, noun_of
 from outspan.training.provenance import check_same_data
 from outspan.training.trained import Trained
@@ -110,4 +110,4 @@ def _count_trained_on(run: Trained, test: AnySamples) -> int:
         train = hold_out(load_for(run.recipe).train, run.recipe.validation, run.recipe.seed)[0]
     except ValueError:  # the data has changed since
         return 0
-    return test.overlap(train)
+    return count_copies(test, train)

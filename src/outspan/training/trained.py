@@ -9,10 +9,11 @@ from torch import nn
 
 from outspan import models
 from outspan.config import Recipe, stored_recipe
-from outspan.data.preprocess import Preprocess, make_preprocess
+from outspan.data.preprocess import make_preprocess
 from outspan.shapes import noun_of_shape
 from outspan.training import checkpoint
 from outspan.training.state import new_state
+from outspan.transforms.normalize import Preprocess
 
 if TYPE_CHECKING:
     from outspan.training.predict import Predicted

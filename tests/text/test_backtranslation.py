@@ -209,7 +209,7 @@ def test_a_sentence_that_kills_the_engine_is_passed_over(monkeypatch):
                 return
             yield sentence.upper()
 
-    monkeypatch.setattr(engine, "_through", through)
+    monkeypatch.setattr(engine, "_translate", through)
     texts = [f"s{i}" for i in range(100)] + ["deadly"] + [f"t{i}" for i in range(100)]
     assert list(engine(texts)) == [None if text == "deadly" else text.upper() for text in texts]
 
@@ -217,7 +217,7 @@ def test_a_sentence_that_kills_the_engine_is_passed_over(monkeypatch):
 def test_an_engine_that_answers_nothing_is_an_error(monkeypatch):
     engine = Apertium.__new__(Apertium)
     engine.processes = []
-    monkeypatch.setattr(engine, "_through", lambda sentences: iter(()))
+    monkeypatch.setattr(engine, "_translate", lambda sentences: iter(()))
     with pytest.raises(ValueError, match=r"the engine does not answer.*at sentence 'sentence 2\.'"):
         list(engine(TEXTS))
     bad = {"sentence 4.", "sentence 5.", "sentence 6.", "sentence 7."}  # as a cache of failures alone asks again
@@ -228,7 +228,7 @@ def test_an_engine_that_answers_nothing_is_an_error(monkeypatch):
                 return
             yield sentence.upper()
 
-    monkeypatch.setattr(engine, "_through", through)
+    monkeypatch.setattr(engine, "_translate", through)
     assert list(engine(TEXTS[:9])) == [None if text in bad else text.upper() for text in TEXTS[:9]]
 
 

@@ -33,12 +33,12 @@ def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = ""
         return timm.create_model(name.removeprefix("timm:"), num_classes=classes, in_chans=shape[0], **options)
 
     state = torch.get_rng_state()
-    model = _ask(name, create)
+    model = _build(name, create)
     if not weights:
         return model
     options = {} if weights == PUBLISHED else {"pretrained_cfg_overlay": {"state_dict": _read(weights)}}
     torch.set_rng_state(state)
-    pretrained = _ask(f"{name}, weights {weights}", lambda: create(pretrained=True, **options))
+    pretrained = _build(f"{name}, weights {weights}", lambda: create(pretrained=True, **options))
     _check_weights(name, weights, pretrained, model)
     return pretrained
 
@@ -51,7 +51,7 @@ def _broken(name: str, error: Exception) -> ValueError:
 
 
 def _read(weights: str) -> dict[str, Tensor]:
-    """Return the tensors of a file. Of a checkpoint of this library, those of its model."""
+    """Return the tensors of a file, or the tensors of the model if the file is a checkpoint of this library."""
     if not Path(weights).is_file():
         raise ValueError(f"weights {weights!r}: no such file (allowed: empty, {PUBLISHED!r}, or a file)")
     try:
@@ -63,11 +63,11 @@ def _read(weights: str) -> dict[str, Tensor]:
     return of_model or tensors
 
 
-def _check_weights(name: str, weights: str, pretrained: nn.Module, fresh: nn.Module) -> None:
+def _check_weights(name: str, weights: str, pretrained: nn.Module, initial: nn.Module) -> None:
     """Refuse the weights of another model: timm skips what does not fit, and the model would keep its random weights."""
     head: Any = getattr(pretrained, "pretrained_cfg", {}).get("classifier") or ()
     heads = (head,) if isinstance(head, str) else tuple(head)
-    before = dict(fresh.named_parameters())
+    before = dict(initial.named_parameters())
     prefixes = tuple(f"{head}." for head in heads)
     matrices = (key for key, parameter in pretrained.named_parameters() if parameter.ndim > 1)
     body = [key for key in matrices if not key.startswith(prefixes)]
@@ -79,9 +79,9 @@ def _check_weights(name: str, weights: str, pretrained: nn.Module, fresh: nn.Mod
         )
 
 
-def _ask(what: str, create: Callable[[], nn.Module]) -> nn.Module:
-    """Build with timm. Any failure of the name, the network or the weights is a ValueError of one line."""
+def _build(name: str, create: Callable[[], nn.Module]) -> nn.Module:
+    """Build with timm. Any failure of the name, the network or the weights raises a ValueError of one line."""
     try:
         return create()
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
-        raise ValueError(f"model {what!r}: timm cannot build it ({shorten(str(error), 200)})") from None
+        raise ValueError(f"model {name!r}: timm cannot build it ({shorten(str(error), 200)})") from None

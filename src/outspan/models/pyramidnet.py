@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outspan.models.initialise import initialise
+from outspan.models.initialize import initialize
 from outspan.models.shake import draw_drops, shake_drop
 
 
@@ -28,9 +28,9 @@ class Block(nn.Module):
 
     def forward(self, images: Tensor, noise: tuple[Tensor, Tensor] | None) -> Tensor:
         """Return the output. It is scaled by forward and backward noise, [B, 1, 1, 1] each, or else by its expectation."""
-        around = images if self.stride == 1 else F.avg_pool2d(images, 2, ceil_mode=True)
-        around, values = F.pad(around, (0, 0, 0, 0, 0, self.more)), self.layers(images)
-        return torch.add(around, values, alpha=self.survival) if noise is None else shake_drop(around, values, *noise)
+        shortcut = images if self.stride == 1 else F.avg_pool2d(images, 2, ceil_mode=True)
+        shortcut, values = F.pad(shortcut, (0, 0, 0, 0, 0, self.more)), self.layers(images)
+        return torch.add(shortcut, values, alpha=self.survival) if noise is None else shake_drop(shortcut, values, *noise)
 
 
 class PyramidNet(nn.Module):
@@ -65,4 +65,4 @@ def pyramidnet(shape: tuple[int, int, int], classes: int, *, depth: int, alpha: 
         before = 4 * width
     stem = nn.Sequential(nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16))
     classifier = [nn.BatchNorm2d(before), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)]
-    return initialise(PyramidNet(stem, blocks, nn.Sequential(*classifier)))
+    return initialize(PyramidNet(stem, blocks, nn.Sequential(*classifier)))

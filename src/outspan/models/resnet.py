@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from outspan.models.initialise import initialise
+from outspan.models.initialize import initialize
 
 
 class Block(nn.Module):
@@ -41,4 +41,4 @@ def resnet(shape: tuple[int, int, int], classes: int, *, depth: int) -> nn.Seque
         for i in range(blocks):
             layers.append(Block(before, 64 << stage, 2 if stage and i == 0 else 1, bottleneck=depth >= 50))
             before = (256 if depth >= 50 else 64) << stage
-    return initialise(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)))
+    return initialize(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)))

@@ -1,6 +1,7 @@
-"""Noise inside a network that differs between the forward and the backward pass. Nothing waits for the device.
+"""Noise inside a network that differs between the forward and the backward pass.
 
-It is drawn from the device's generator, which the training loop seeds at every step. So it is the same after a restart.
+It is drawn on the device, without waiting, from a generator that the training loop seeds at every step. So it is the same
+after a restart.
 """
 
 from typing import Any
@@ -10,35 +11,35 @@ from torch import Tensor
 
 
 class Join(torch.autograd.Function):
-    """`around + there * values` in one pass, with the gradient of `around + back * values`."""
+    """`shortcut + forward_factor * values`, with the gradient of `shortcut + backward_factor * values`."""
 
     @staticmethod
-    def forward(ctx: Any, around: Tensor, values: Tensor, there: Tensor, back: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx: Any, shortcut: Tensor, values: Tensor, forward_factor: Tensor, backward_factor: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the sum."""
-        ctx.save_for_backward(back)
-        return torch.addcmul(around, values, there)
+        ctx.save_for_backward(backward_factor)
+        return torch.addcmul(shortcut, values, forward_factor)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the gradient unchanged for `around`, and scaled for `values`."""
-        (back,) = ctx.saved_tensors
-        return gradient, back * gradient, None, None
+        """Return the gradient unchanged for `shortcut`, and scaled for `values`."""
+        (backward_factor,) = ctx.saved_tensors
+        return gradient, backward_factor * gradient, None, None
 
 
 class Mix(torch.autograd.Function):
-    """`there * first + (1 - there) * second`, with the gradient of the same with `back`."""
+    """`factor * first + (1 - factor) * second`, with another factor in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, first: Tensor, second: Tensor, there: Tensor, back: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx: Any, first: Tensor, second: Tensor, forward_factor: Tensor, backward_factor: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the mixed values."""
-        ctx.save_for_backward(back)
-        return torch.lerp(second, first, there)
+        ctx.save_for_backward(backward_factor)
+        return torch.lerp(second, first, forward_factor)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the gradients of both inputs."""
-        (back,) = ctx.saved_tensors
-        return back * gradient, (1 - back) * gradient, None, None
+        (backward_factor,) = ctx.saved_tensors
+        return backward_factor * gradient, (1 - backward_factor) * gradient, None, None
 
 
 def uniform(values: Tensor) -> Tensor:
@@ -64,6 +65,6 @@ def draw_drops(values: Tensor, survival: Tensor) -> Tensor:
     return drawn.masked_fill_((torch.rand_like(survival) < survival).view(-1, 1, 1, 1, 1), 1.0)
 
 
-def shake_drop(around: Tensor, values: Tensor, there: Tensor, back: Tensor) -> Tensor:
+def shake_drop(shortcut: Tensor, values: Tensor, forward_factor: Tensor, backward_factor: Tensor) -> Tensor:
     """Add a block to its shortcut, scaled by a number per image, and by another one in the backward pass."""
-    return Join.apply(around, values, there, back)  # pyright: ignore[reportReturnType]
+    return Join.apply(shortcut, values, forward_factor, backward_factor)  # pyright: ignore[reportReturnType]

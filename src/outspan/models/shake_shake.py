@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outspan.models.initialise import initialise
+from outspan.models.initialize import initialize
 from outspan.models.shake import shake_shake as mix
 
 
@@ -55,8 +55,8 @@ class Block(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the block's output."""
-        around = images if self.shortcut is None else self.shortcut(images)
-        return around + mix(self.branches[0](images), self.branches[1](images), self.training)
+        shortcut = images if self.shortcut is None else self.shortcut(images)
+        return shortcut + mix(self.branches[0](images), self.branches[1](images), self.training)
 
 
 def shake_shake(shape: tuple[int, int, int], classes: int, *, width: int) -> nn.Sequential:
@@ -64,4 +64,4 @@ def shake_shake(shape: tuple[int, int, int], classes: int, *, width: int) -> nn.
     layers: list[nn.Module] = [nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)]
     for stage, (before, after) in enumerate(itertools.pairwise((16, width, 2 * width, 4 * width))):
         layers += [Block(before if i == 0 else after, after, 2 if stage and i == 0 else 1) for i in range(4)]
-    return initialise(nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, classes)))
+    return initialize(nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, classes)))

@@ -5,7 +5,7 @@ import itertools
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outspan.models.initialise import initialise
+from outspan.models.initialize import initialize
 
 
 class Block(nn.Module):
@@ -22,8 +22,8 @@ class Block(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the block's output. If the width changes, the shortcut starts from the activated input."""
         active = F.relu(self.norm1(images))
-        around = images if self.shortcut is None else self.shortcut(active)
-        return self.conv2(F.relu(self.norm2(self.conv1(active)))) + around
+        shortcut = images if self.shortcut is None else self.shortcut(active)
+        return self.conv2(F.relu(self.norm2(self.conv1(active)))) + shortcut
 
 
 def wide_resnet(shape: tuple[int, int, int], classes: int, *, depth: int, width: int) -> nn.Sequential:
@@ -36,4 +36,4 @@ def wide_resnet(shape: tuple[int, int, int], classes: int, *, depth: int, width:
         for i in range((depth - 4) // 6):
             layers.append(Block(before if i == 0 else after, after, 2 if stage and i == 0 else 1))
     head = [nn.BatchNorm2d(widths[-1]), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes)]
-    return initialise(nn.Sequential(*layers, *head))
+    return initialize(nn.Sequential(*layers, *head))

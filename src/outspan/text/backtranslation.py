@@ -20,12 +20,12 @@ from outspan.messages import first_line, unknown
 _AT_ONCE = 200  # number of sentences that are written to the cache together
 _IN_FLIGHT = 64  # number of sentences that may be inside the pipelines when one dies
 _TIMEOUT = 60  # seconds without an answer after which a pipeline counts as dead
-_SUSPICIOUS = 3  # number of failures in a row after which a pipeline is tested
+_MAX_FAILURES = 3  # number of failures in a row after which a pipeline is tested
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Translates sentences there and back, in order; None stands for one that the engine could not do."""
+    """Translates sentences to another language and back, in order. The result is None for a sentence that failed."""
 
     def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]: ...
 
@@ -52,13 +52,13 @@ class Apertium:
         """Translate. If a pipeline dies, it is restarted, and the sentences that were in it are sent one by one."""
         done = lost = 0
         while done < len(sentences):
-            for answer in self._through(sentences[done:]):
+            for answer in self._translate(sentences[done:]):
                 yield answer
                 done += 1
             for sentence in sentences[done : done + _IN_FLIGHT]:  # one of these is the cause
-                answer = next(self._through([sentence]), None)
+                answer = next(self._translate([sentence]), None)
                 lost = 0 if answer is not None else lost + 1
-                if lost and lost % _SUSPICIOUS == 0 and next(self._through(["It is good."]), None) is None:
+                if lost and lost % _MAX_FAILURES == 0 and next(self._translate(["It is good."]), None) is None:
                     raise ValueError(f"the engine does not answer, not even to 'It is good.' (at sentence {sentence!r})")
                 yield answer
                 done += 1
@@ -67,13 +67,13 @@ class Apertium:
         """End both pipelines: by closing their input, or at once if they are still being written to."""
         if not self.processes:
             return
-        patience = 0 if self.writer is not None and self.writer.is_alive() else 2
-        if patience:
+        timeout = 0 if self.writer is not None and self.writer.is_alive() else 2
+        if timeout:
             with suppress(OSError):
                 self.processes[0].stdin.close()
         for process in self.processes:
             try:
-                process.wait(patience)
+                process.wait(timeout)
             except subprocess.TimeoutExpired:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -92,12 +92,12 @@ class Apertium:
             source = process.stdout
         self.processes[0].stdout.close()  # the second process has it
 
-    def _through(self, sentences: Sequence[str]) -> Iterator[str]:
-        """Send sentences through the pipelines. Stop if one dies or answers out of order; both are then ended."""
+    def _translate(self, sentences: Sequence[str]) -> Iterator[str]:
+        """Translate with the pipelines. If one dies or answers out of order, end both and stop."""
         if not self.processes:
             self._start()
         into, out = self.processes[0].stdin, self.processes[1].stdout
-        # A thread writes while this one reads: with both pipes full, neither could go on.
+        # A thread writes while this one reads: otherwise both would wait as soon as both pipes are full.
         lines = (self._SPECIAL.sub(r"\\\1", " ".join(text.split())) + f"[{i}]\0" for i, text in enumerate(sentences))
         self.writer = threading.Thread(target=_write, args=(into, lines), daemon=True)
         self.writer.start()
@@ -125,10 +125,10 @@ class Apertium:
 
 def find_mode(pair: str) -> Path:
     """Return the mode file of Apertium for a pair. If it is missing, the error says how to install it."""
-    named = "-".join(sorted(pair.split("-")))
+    languages = "-".join(sorted(pair.split("-")))
     path = Path("/usr/share/apertium/modes") / f"{pair}.mode"
     if shutil.which("apertium-wblank-mode") is None or shutil.which("lt-proc") is None or not path.exists():
-        how = f"apt-get install --no-install-recommends apertium apertium-{named}"
+        how = f"apt-get install --no-install-recommends apertium apertium-{languages}"
         raise ValueError(f"Apertium for {pair} is not installed (no {path}): {how}")
     return path
 
@@ -156,16 +156,16 @@ class Marian:
         except ImportError:
             raise ValueError("the engine marian needs transformers: pip install 'outspan[text]'") from None
         there, _, back = pair.partition("-")
-        ways = (
+        names = (
             pair.split(",") if "," in pair else [f"Helsinki-NLP/opus-mt-{there}-{back}", f"Helsinki-NLP/opus-mt-{back}-{there}"]
         )
-        self.ways = [_load_marian(name) for name in ways]
+        self.models = [_load_marian(name) for name in names]
 
     def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]:
         """Translate in batches, by greedy decoding."""
         for i in range(0, len(sentences), 64):
             texts = list(sentences[i : i + 64])
-            for tokenizer, model in self.ways:
+            for tokenizer, model in self.models:
                 inputs = tokenizer(texts, return_tensors="pt", padding=True, truncation=True).to(model.device)
                 texts = tokenizer.batch_decode(model.generate(**inputs, num_beams=1, do_sample=False), skip_special_tokens=True)
             yield from (text.strip() for text in texts)
@@ -175,9 +175,9 @@ class Marian:
 
 
 def _load_marian(name: str) -> tuple[Any, Any]:
-    import torch
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer  # pyright: ignore[reportMissingImports]
 
+    from outspan.devices import default_device
     from outspan.text.models import refuse_pickles
 
     refuse_pickles(name)
@@ -186,7 +186,7 @@ def _load_marian(name: str) -> tuple[Any, Any]:
         model = AutoModelForSeq2SeqLM.from_pretrained(name, use_safetensors=True, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ValueError(f"marian model {name!r} cannot be loaded ({first_line(error)})") from None
-    return tokenizer, model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+    return tokenizer, model.eval().to(default_device())
 
 
 ENGINES: Mapping[str, Callable[[str], Engine]] = MappingProxyType({"apertium": Apertium, "marian": Marian})
@@ -220,9 +220,9 @@ def backtranslate(
     missing = [sentence for sentence in requested if translations.get(sentence) is None]
     done = len(requested) - len(missing)
     if missing:
-        translate = open_engine(engine, pair)  # before the cache is created: it may be refused
+        translate = open_engine(engine, pair)  # before the cache is created, because the engine may be refused
         out.parent.mkdir(parents=True, exist_ok=True)
-        _mend(out, head)
+        _repair(out, head)
         try:
             pairs = zip(missing, translate(missing), strict=True)
             while chunk := list(islice(pairs, _AT_ONCE)):
@@ -252,9 +252,11 @@ def read_cache(path: Path, head: Mapping[str, str] | None = None) -> dict[str, s
         try:
             row = json.loads(line)
             if number == 1:
-                made = {"engine": str(row["engine"]), "pair": str(row["pair"])}
-                if head is not None and made != dict(head):
-                    raise ValueError(f"made by {made['engine']} for {made['pair']}, not by {head['engine']} for {head['pair']}")
+                stored = {"engine": str(row["engine"]), "pair": str(row["pair"])}
+                if head is not None and stored != dict(head):
+                    raise ValueError(
+                        f"made by {stored['engine']} for {stored['pair']}, not by {head['engine']} for {head['pair']}"
+                    )
                 continue
             translations[str(row["text"])] = None if row["back"] is None else str(row["back"])
         except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -269,7 +271,7 @@ def _append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
         os.fsync(file.fileno())
 
 
-def _mend(path: Path, head: Mapping[str, str]) -> None:
+def _repair(path: Path, head: Mapping[str, str]) -> None:
     """Remove the line that a crash left incomplete, and write the first line of a new cache."""
     data = path.read_bytes() if path.exists() else b""
     size = data.rfind(b"\n") + 1

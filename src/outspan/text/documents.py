@@ -1,4 +1,4 @@
-"""Documents and their labels, and how a document is divided into sentences."""
+"""Documents and their labels, before they are tokenized."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from outspan.text.tokens import Encoded, encode
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Texts and their labels, not yet tokenized. Two with the same texts and labels are equal, so that one is tokenized."""
+    """Texts and their labels, not yet tokenized. Equal texts and labels make equal documents, for the cache below."""
 
     texts: Sequence[str] = field(repr=False)
     labels: Int64[Tensor, " N"]

@@ -1,7 +1,6 @@
-"""The executor for text: assembles the documents of a batch as a plan says, truncated, between special tokens, padded."""
+"""The executor for text: applies a plan to documents, truncates them, adds special tokens, and pads them."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ _MULTIPLE = 8  # rows are padded to a multiple of this length
 def apply(passages: Passages, plan: Plan) -> Int64[Tensor, "M T"]:
     """Execute a plan on documents. Return the rows `plan.out` as tokens, padded to the longest, on the batch's device.
 
-    Operations on sentences run first, whatever their place in a row. Then long documents are truncated, and operations on
+    Operations on sentences run first, even if they are later in a row. Then long documents are truncated, and operations on
     tokens run in the plan's order. Special tokens and padding never change.
     """
     check_plan(plan, len(passages), TEXT_TRANSFORMS)
@@ -35,7 +34,7 @@ def apply(passages: Passages, plan: Plan) -> Int64[Tensor, "M T"]:
     positions, lengths = _positions(split, documents, translated)
     context = Context(lengths, corpus.replacements, positions, corpus.weights, corpus.has_translations)
     tokens = _run_stage("tokens", plan, corpus.tokens[positions], context)
-    return to_device(torch.from_numpy(_framed(split, tokens, lengths)), passages.device)
+    return to_device(torch.from_numpy(_add_special_tokens(split, tokens, lengths)), passages.device)
 
 
 def _run_stage(stage: str, plan: Plan, state: np.ndarray, context: Context) -> np.ndarray:
@@ -54,10 +53,7 @@ def _run_stage(stage: str, plan: Plan, state: np.ndarray, context: Context) -> n
 
 @dataclass(frozen=True)
 class PadTokens:
-    """The preprocess of text: documents become rows of tokens, truncated, between special tokens, padded to one length."""
-
-    mean: ClassVar[tuple[float, ...]] = ()  # tokens have no statistics
-    std: ClassVar[tuple[float, ...]] = ()
+    """The preprocessing of text: truncate documents, add special tokens, and pad them to one length."""
 
     def __call__(self, passages: Passages) -> Int64[Tensor, "B T"]:
         """Return the tokens of a batch without augmentation."""
@@ -100,8 +96,8 @@ def _positions(split: Encoded, documents: np.ndarray, translated: np.ndarray) ->
     return line[np.where(inside, at, 0)], kept
 
 
-def _framed(split: Encoded, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the tokens between the special ones, int64 [rows, T], padded."""
+def _add_special_tokens(split: Encoded, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Add special tokens and padding: int64 [rows, T]."""
     tokenizer = split.corpus.tokenizer
     before, after = len(tokenizer.before), len(tokenizer.after)
     width = before + int(lengths.max(initial=0)) + after

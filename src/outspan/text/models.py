@@ -37,12 +37,12 @@ class Classifier(nn.Module):
 def load_classifier(name: str, classes: int, length: int) -> Classifier:
     """Return a classifier by its Hub name or folder. A missing head is initialized at random."""
     transformers = _transformers(name)
-    config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, num_labels=classes, trust_remote_code=False))
-    most = getattr(config, "max_position_embeddings", None)
-    if most is not None and length > most:
-        raise ValueError(f"length must be at most the {most} positions of {shown(name)}, got {length}")
+    config = _load(name, lambda: transformers.AutoConfig.from_pretrained(name, num_labels=classes, trust_remote_code=False))
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None and length > positions:
+        raise ValueError(f"length must be at most the {positions} positions of {shown(name)}, got {length}")
     config.pad_token_id = _padding(name, config)
-    model, loaded = _ask(
+    model, loaded = _load(
         name,
         lambda: transformers.AutoModelForSequenceClassification.from_pretrained(
             name, config=config, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
@@ -74,11 +74,11 @@ def _check_weights(name: str, model: Any, loaded: Mapping[str, Any]) -> None:
 def load_tokenizer(name: str) -> Tokenizer:
     """Return the fast tokenizer of a model, by its Hub name or folder."""
     transformers = _transformers(name)
-    loaded = _ask(name, lambda: transformers.AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False))
-    config = _ask(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
+    loaded = _load(name, lambda: transformers.AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False))
+    config = _load(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not getattr(loaded, "is_fast", False):
         raise ValueError(f"model {shown(name)} has no fast tokenizer (tokenizer.json)")
-    return _ask(name, lambda: wrap_tokenizer(loaded.backend_tokenizer, _padding(name, config)))
+    return _load(name, lambda: wrap_tokenizer(loaded.backend_tokenizer, _padding(name, config)))
 
 
 def refuse_pickles(name: str) -> None:
@@ -113,7 +113,7 @@ def _padding(name: str, config: Any) -> int:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep transformers from printing: a new head is normal in fine-tuning. Retries of the Hub are still shown."""
+    """Turn off the messages of transformers: a new head is normal in fine-tuning. Retries of the Hub are still shown."""
     from transformers.utils import logging  # pyright: ignore[reportMissingImports]
 
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -127,8 +127,8 @@ def _quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _ask(name: str, load: Callable[[], Any]) -> Any:
-    """Load from the Hub or a folder. Any failure is a ValueError of one line."""
+def _load(name: str, load: Callable[[], Any]) -> Any:
+    """Load from the Hub or a folder. Any failure raises a ValueError of one line."""
     try:
         with _quietly():
             return load()

@@ -24,7 +24,7 @@ _CHUNK = 20_000  # number of texts that are tokenized at once
 
 
 @runtime_checkable
-class LabelledTexts(Protocol):
+class LabeledTexts(Protocol):
     """Texts and their labels, such as `Documents`."""
 
     @property
@@ -202,7 +202,7 @@ class Encoded:
 
 @dataclass(frozen=True, eq=False)
 class Passages:
-    """A batch of documents that are not assembled yet: `outspan.text.apply` does it, as a plan says."""
+    """A batch of documents. `outspan.text.apply` applies a plan to it and returns the tokens."""
 
     split: Encoded
     rows: np.ndarray = field(repr=False)  # documents of the corpus
@@ -219,7 +219,7 @@ class Passages:
 
 
 def encode(
-    documents: LabelledTexts,
+    documents: LabeledTexts,
     tokenizer: Tokenizer,
     *,
     length: int,
@@ -253,7 +253,7 @@ def encode(
 
 
 def _check_cache(texts: Sequence[str], cache: Mapping[str, str | None]) -> None:
-    """Refuse a cache of other documents. Warn if it holds a part of these only."""
+    """Refuse a cache of other documents. Warn if it contains only some of the sentences."""
     known = sum(text.strip() in cache for text in texts)
     if not known:
         raise ValueError("the cache of back-translations has no sentence of these documents: it is another corpus's")

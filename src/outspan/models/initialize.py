@@ -7,7 +7,7 @@ from torch import nn
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def initialise(model: Model) -> Model:
+def initialize(model: Model) -> Model:
     """Draw the weights of convolutions as in arXiv:1502.01852 (fan-out), and return the model."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):

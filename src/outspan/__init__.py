@@ -1,4 +1,4 @@
-"""Data augmentation that chooses itself: plans, an exact executor, and what is built on them.
+"""Data augmentation for PyTorch: transforms of batches, policies, and functions that train, compare and measure.
 
 Names are imported when they are first used, so that the command line starts without torch.
 """

@@ -142,6 +142,6 @@ def test_refusals(options, few, tmp_path, run):
     assert not (tmp_path / "m").exists()
     run("core", *options, *out, "--transforms", "invert")
     refused = run("compose", *options[:-1], "batch=50", *out, code=2)
-    assert "a study with other settings (batch 25 there, 50 requested)" in refused
+    assert "a measurement with other settings (batch 25 there, 50 requested)" in refused
     for command in ("compose", "core", "mixup"):
         assert f"Example: outspan {command}" in run(command, "--help")

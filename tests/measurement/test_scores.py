@@ -139,11 +139,11 @@ def test_corrected_and_broken_by_hand():
     changes = corrected_and_broken(augmented, baseline)
     assert changes.corrected.tolist() == [1]
     assert changes.broken.tolist() == [2]
-    assert changes.baseline_on_corrected == 1 / 3
-    assert changes.own_on_broken == 1 / 3
+    assert changes.baseline_accuracy_on_corrected == 1 / 3
+    assert changes.accuracy_on_broken == 1 / 3
     none = corrected_and_broken(augmented, augmented)
     assert none.corrected.numel() == none.broken.numel() == 0
-    assert none.baseline_on_corrected is none.own_on_broken is None
+    assert none.baseline_accuracy_on_corrected is none.accuracy_on_broken is None
 
 
 @given(predictions(samples=10), predictions(samples=10))

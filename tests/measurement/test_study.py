@@ -262,7 +262,7 @@ def test_an_image_folder(tmp_path):
     result = measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path / "m")
     assert list(result.baseline.by_class) == ["dark", "light"]
     Image.new("RGB", (10, 9), (1, 2, 3)).save(tmp_path / "data" / "val" / "dark" / "0.png")  # another of the same name
-    with pytest.raises(ValueError, match=r"a study with other settings \(test '8 images, "):
+    with pytest.raises(ValueError, match=r"a measurement with other settings \(test '8 images, "):
         measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "m")
     assert result.baseline.accuracy.value == 1
 
@@ -313,7 +313,7 @@ def test_another_folder_is_refused(recipe, tmp_path):
     measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # this one alone, which was trained beside another
     assert_close(*(torch.from_numpy(row) for path in (damaged, io.BytesIO(whole)) for row in np.load(path)))
     (out / "settings.json").write_text("[1]")
-    with pytest.raises(ValueError, match=r"settings.json: not the settings of a study"):
+    with pytest.raises(ValueError, match=r"settings.json: not the settings of a measurement"):
         measure(recipe, transforms=["rotate"], seeds=range(2), out=out)
     shutil.rmtree(out)
 
@@ -322,7 +322,7 @@ def test_runs_and_measures_do_not_share_a_folder(recipe, tmp_path):
     train(replace(recipe, policy="none", epochs=1), out=tmp_path / "run")
     measure(replace(recipe, epochs=1), transforms=["rotate"], seeds=range(2), out=tmp_path / "measured")
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    with pytest.raises(ValueError, match="run: contains a run of `outspan train`, not a study"):
+    with pytest.raises(ValueError, match="run: contains a run of `outspan train`, not a measurement"):
         measure(replace(recipe, epochs=1), transforms=["rotate"], seeds=range(2), out=tmp_path / "run")
     with pytest.raises(ValueError, match="measured: contains a measurement, not a run"):
         train(replace(recipe, policy="none", epochs=1), out=tmp_path / "measured")

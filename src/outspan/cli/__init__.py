@@ -37,7 +37,7 @@ def outspan(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Exact and fast data augmentation, with transforms chosen per sample."""
+    """Data augmentation for PyTorch: train and compare policies, measure and apply transforms."""
 
 
 # A new command is its function and a line here.

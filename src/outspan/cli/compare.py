@@ -23,7 +23,9 @@ def compare_command(
     jobs: Jobs = 1,
     skip_bad: SkipBad = 0,
 ) -> None:
-    """Train several policies with several seeds each, and print a table. Finished runs are not repeated.
+    """Compare policies: train each with several seeds.
+
+    Prints a table of test accuracies, and whether the best policy is significantly better. Finished runs are not repeated.
 
     Example: outspan compare --policies none,random,uncertain --seeds 3 --set transforms=geometric -o runs/compared
     """
@@ -65,7 +67,9 @@ def grid_command(
     changes: Set = None,
     jobs: Jobs = 1,
 ) -> None:
-    """Train every point of a grid, select the best on the validation set, and retrain it on all training data.
+    """Grid search: train all points and choose the best.
+
+    The best point has the highest validation accuracy. It is trained again on all training data.
 
     Example: outspan grid recipes/imdb-bert-large-grid.toml -o runs/grid
     """

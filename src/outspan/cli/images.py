@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def transforms_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List all image and text transforms with their units, ranges and limits.
+    """List all image and text transforms.
+
+    Shows their units, ranges and limits.
 
     Example: outspan transforms --json
     """

@@ -1,4 +1,4 @@
-"""The command that measures the effect of each transform, and what the other studies share with it."""
+"""The command measure, and the options and lines of output that compose, core and mixup share with it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +25,9 @@ Out = Annotated[Path, typer.Option("-o", "--out", help="Output folder. Finished 
 RecipeFile = Annotated[Path | None, typer.Argument(help=RECIPE_HELP)]
 DataName = Annotated[str | None, typer.Option("--data", help=DATA_HELP)]
 ModelName = Annotated[
-    str | None, typer.Option("--model", help="Model: mlp, convnet, … Default: that of the recipe, or mlp as in the paper.")
+    str | None, typer.Option("--model", help="Model: mlp, convnet, … Default: the model of the recipe, or mlp as in the paper.")
 ]
-Seeds = Annotated[int, typer.Option("--seeds", help="Number of models per configuration (seeds 0, 1, …), at least 2.")]
+Seeds = Annotated[int, typer.Option("--seeds", help="Number of models with each transform (seeds 0, 1, …), at least 2.")]
 Probability = Annotated[
     float | None,
     typer.Option(
@@ -51,7 +51,9 @@ def measure_command(
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
-    """Measure the effect of each transform: the error of the majority vote over seeds, and how much the seeds disagree.
+    """Measure the effect of each transform.
+
+    Trains several seeds with each transform alone. Prints the error of their majority vote, and how much the seeds disagree.
 
     Ctrl-C stops. Run the same command again to resume.
 

@@ -36,7 +36,9 @@ def reproduce_command(
     compile: Annotated[bool, typer.Option("--compile", help="Compile the models with torch.compile.")] = False,
     skip_bad: SkipBad = 0,
 ) -> None:
-    """List the tables and figures of the paper with their status, or run cells of one and compare them with the paper.
+    """List the tables and figures of the paper, or run one.
+
+    Shows the status of each. With a table and --rows, it runs these cells and prints them next to the paper's numbers.
 
     Example: outspan reproduce table-3 --rows cifar10/wrn-28-10 --methods baseline,ra,ta,uncertain --seeds 2 --scale 0.05
     """

@@ -1,4 +1,4 @@
-"""Commands of the larger studies: compose, core and mixup."""
+"""The commands compose, core and mixup."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,14 +36,18 @@ def compose_command(
     data: DataName = None,
     model: ModelName = None,
     transforms: Annotated[str, typer.Option(help="Comma-separated transforms (at least 2), or all.")] = _FIVE,
-    additive: Annotated[bool, typer.Option("--additive", help="Blend both outputs equally instead of chaining them.")] = False,
+    additive: Annotated[
+        bool, typer.Option("--additive", help="Blend both outputs equally, instead of applying B after A.")
+    ] = False,
     seeds: Seeds = 9,
     probability: Probability = None,
     changes: Set = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
-    """Measure every pair of transforms, and draw the pairs where B after A reduces the error of A by more than 10 %.
+    """Measure the effect of every pair of transforms.
+
+    Draws an arrow from A to B if B after A reduces the error of A by more than 10 %.
 
     In a folder of `outspan measure` with the same settings, the baseline and the single transforms are not trained again.
 
@@ -74,9 +78,11 @@ def core_command(
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
-    """Find the smallest set of transforms within 10 % of the best error (greedy search), and write its recipe.
+    """Find a small set of transforms with a low error.
 
-    The folder can be shared with measure and compose. To train the recipe: outspan train DIR/core.toml -o RUN
+    This is a greedy search for the smallest set whose error is within 10 % of the best. Its recipe is written to core.toml.
+
+    The folder can be shared with measure and compose. To train the recipe: outspan train FOLDER/core.toml -o RUN
 
     Example: outspan core --data digits --transforms rotate,random_crop,cutout,translate_x --seeds 9 -o runs/measured
     """
@@ -96,7 +102,8 @@ def mixup_command(
     data: DataName = None,
     model: ModelName = None,
     l2: Annotated[
-        str, typer.Option("--l2", help="Comma-separated weight decays. Several are compared on held-out training images (mlp).")
+        str,
+        typer.Option("--l2", help="Comma-separated weight decays. Several need an mlp: held-out images decide which is best."),
     ] = "1e-4,3e-4,1e-3,3e-3",
     fractions: Annotated[
         str, typer.Option("--fractions", "--shares", help="Comma-separated fractions of same-class partners.")
@@ -106,7 +113,9 @@ def mixup_command(
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
-    """Study mixup: comparison with weight decay, fraction of same-class partners, margins of the corrected images.
+    """Study the effect of mixup.
+
+    Compares it with weight decay, varies the fraction of same-class partners, and shows margins of the corrected images.
 
     Example: outspan mixup --data digits --seeds 9 -o runs/mixup
     """

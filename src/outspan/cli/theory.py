@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from outspan.theory.verification import Row
 
 app = typer.Typer(
-    help="Linear theory of data augmentation: check the paper's results, and rank transforms.",
+    help="Check the paper's linear theory, and rank transforms.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 @app.callback()
 def theory() -> None:
-    """Linear theory of data augmentation: check the paper's results, and rank transforms on your images."""
+    """Check the paper's linear theory, and rank transforms."""
     # There are thousands of small systems, for which several threads are slower. numpy reads this when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

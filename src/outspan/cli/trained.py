@@ -23,7 +23,8 @@ def evaluate(
     data: Annotated[
         str,
         typer.Option(
-            help="Other data with the same classes. Uses its test split. A table, or class folders alone, is used whole."
+            help="Other data with the same classes. Its test split is used. Data without splits, such as a table or a folder "
+            "of class folders, is used completely."
         ),
     ] = "",
     as_json: Annotated[
@@ -31,7 +32,9 @@ def evaluate(
     ] = False,
     skip_bad: SkipBad = 0,
 ) -> None:
-    """Print the test accuracy of a run: overall, balanced and per class, with the confusion matrix.
+    """Print the accuracy of a run on its test data.
+
+    Also prints the balanced accuracy, the accuracy per class and the confusion matrix.
 
     Example: outspan evaluate runs/first
 
@@ -103,14 +106,16 @@ def _confusion_table(result: Evaluation, width: int) -> Table:
 def predict_command(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     paths: Annotated[
-        list[Path], typer.Argument(help="Images, or folders, which are searched recursively. For a text model: .txt files.")
+        list[Path], typer.Argument(help="Image files. Folders are searched recursively. For a text model: .txt files.")
     ],
     top: Annotated[int, typer.Option(min=1, help="Number of top classes to print.")] = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per file, with its class probabilities.")
     ] = False,
 ) -> None:
-    """Print the most likely class of each image or text, with its probability. Unreadable files are reported and skipped.
+    """Print the most likely class of each image or text.
+
+    Also prints its probability. Unreadable files are reported and skipped.
 
     Example: outspan predict runs/first cat.png more/pets --top 3
     """
@@ -143,7 +148,9 @@ def compositions(
         bool, typer.Option("--json", help="Print JSON: the fraction of each composition in each fifth of training.")
     ] = False,
 ) -> None:
-    """Plot how often each composition of transforms was chosen over the epochs, and print which rose and fell most.
+    """Plot which compositions of transforms were chosen.
+
+    Shows how often each composition was chosen over the epochs, and prints which rose and fell most.
 
     Example: outspan compositions runs/first -o chosen.png --mark rotate+shear_y
     """

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from outspan.figures.measure import Point
 
 Verdict = Literal["better", "worse", "no significant difference"]
-LEVEL, DRAWS = 0.95, 1000  # of the intervals
-FEW = 3  # seeds that are also scored alone, as in the paper's Appendix B
-_STORED_VERDICTS = {"no significant difference": "not told apart"}  # what scores.json has always called it
+LEVEL, DRAWS = 0.95, 1000  # confidence level of the intervals, and number of resampled test sets
+FEW = 3  # the first seeds are also scored alone, as in the paper's Appendix B
+_STORED_VERDICTS = {"no significant difference": "not told apart"}  # the name in scores.json, which must not change
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ def summarize(
 ) -> Measurement:
     """Return the scores and effects of all configurations of a study. `seed` decides tied votes and the resampling."""
     ensembles = result.predictions
-    around = intervals(ensembles, level=LEVEL, draws=DRAWS, seed=seed)
+    score_intervals = intervals(ensembles, level=LEVEL, draws=DRAWS, seed=seed)
     differences = difference_intervals(ensembles, BASELINE, level=LEVEL, draws=DRAWS, seed=seed)
-    scored = {name: _score(one, around[name], result.classes, seed) for name, one in ensembles.items()}
+    scored = {name: _score(one, score_intervals[name], result.classes, seed) for name, one in ensembles.items()}
     transforms = {}
     for name, difference in differences.items():
         changes = corrected_and_broken(ensembles[name], ensembles[BASELINE], seed=seed)
@@ -154,25 +154,25 @@ def summarize(
             *_differences(scored[name], scored[BASELINE], difference),
             _verdict(difference.error),
             len(changes.corrected),
-            changes.baseline_on_corrected,
+            changes.baseline_accuracy_on_corrected,
             len(changes.broken),
-            changes.own_on_broken,
+            changes.accuracy_on_broken,
         )
         transforms[name] = TransformResult(scored[name], effect)
     info = study_info(result.settings, result.seeds, ensembles, result.noun, seed=seed)
     return Measurement(info, scored[BASELINE], transforms, ensembles, tuple(earlier), tuple(unfinished))
 
 
-def _score(predictions: Predictions, around: Intervals, classes: Sequence[str], seed: int) -> EnsembleScores:
+def _score(predictions: Predictions, score_intervals: Intervals, classes: Sequence[str], seed: int) -> EnsembleScores:
     whole = scores(predictions, seed=seed)
     right = (predictions.classes == predictions.labels).sum(1).tolist()
     by_class = {classes[label]: one for label, one in scores_by_class(predictions, seed=seed).items()}
     return EnsembleScores(
-        Estimate(whole.accuracy, around.accuracy),
+        Estimate(whole.accuracy, score_intervals.accuracy),
         whole.std,
         tuple(count / whole.samples for count in right),
-        Estimate(whole.error, around.error),
-        Estimate(whole.instability, around.instability),
+        Estimate(whole.error, score_intervals.error),
+        Estimate(whole.instability, score_intervals.instability),
         whole.ties,
         by_class,
         scores(predictions.first(FEW), seed=seed) if len(predictions.classes) > FEW else None,

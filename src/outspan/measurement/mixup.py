@@ -190,10 +190,10 @@ def summarize_mixup(
 ) -> MixupStudy:
     """Return the scores and margins of the models of `mixup_recipes`. `seed` decides tied votes and the resampling."""
     decay, ensembles = tuning.weight_decay, result.predictions
-    around = intervals(ensembles, seed=seed)
+    score_intervals = intervals(ensembles, seed=seed)
     names = {fraction: same_class_name(fraction, decay) for fraction in fractions}
     curve = [
-        SameClassScores(fraction, scores(ensembles[name], seed=seed), around[name].instability)
+        SameClassScores(fraction, scores(ensembles[name], seed=seed), score_intervals[name].instability)
         for fraction, name in names.items()
     ]
     drawn = {fraction: names[fraction] for fraction in MARGINS_AT if fraction in names} or names

@@ -70,7 +70,7 @@ def measure_margins(result: StudyResult, mixup: str, same_class: Mapping[float, 
         values = baseline[changes.corrected]
         counts = len(values), len(changes.broken)
         mean = _mean(values)
-        corrected.append(Corrected(fraction, *counts, changes.baseline_on_corrected, mean, tuple(histogram(values))))
+        corrected.append(Corrected(fraction, *counts, changes.baseline_accuracy_on_corrected, mean, tuple(histogram(values))))
     return Margins(on_right, on_wrong, tuple(corrected), _mean(baseline[~right]))
 
 

@@ -39,7 +39,7 @@ class Folder:
     def __init__(self, out: Path, settings: Mapping[str, Any], samples: int, classes: int) -> None:
         self.out, self.samples, self.classes = out, samples, classes
         if next(out.glob("step-*.safetensors"), None) is not None:
-            raise ValueError(f"{out}: contains a run of `outspan train`, not a study; choose another folder")
+            raise ValueError(f"{out}: contains a run of `outspan train`, not a measurement; choose another folder")
         (out / "models").mkdir(parents=True, exist_ok=True)
         path = out / "settings.json"
         is_used = any((out / "models").iterdir()) or (out / "running").exists()
@@ -120,10 +120,10 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
         stored = defaults | with_new_names(stored)
         different = [key for key in dict.fromkeys([*stored, *settings]) if stored.get(key) != settings.get(key)]
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not the settings of a study ({error})") from None
+        raise ValueError(f"{path}: not the settings of a measurement ({error})") from None
     if different:
         shown = ", ".join(f"{key} {stored.get(key)!r} there, {settings.get(key)!r} requested" for key in different)
-        raise ValueError(f"{path.parent}: contains a study with other settings ({shown}); choose another folder")
+        raise ValueError(f"{path.parent}: contains a measurement with other settings ({shown}); choose another folder")
 
 
 def title_of(unit: Unit) -> str:

@@ -1,8 +1,8 @@
-"""Scores of k models on the same samples: their accuracy, the error of their vote, and how much they disagree.
+"""Scores of k models (an ensemble) on the same samples: their accuracy, the error of their vote, and how much they disagree.
 
 Section 4 of arXiv:2005.00695. The majority label M(x) of a sample is the class that most models predict. The *intrinsic
-error* is the fraction of samples whose majority label is wrong: more seeds would not reduce it. The *instability* is how often
-a model differs from the majority: a vote over seeds removes it. All scores are counts of samples and models, so they are exact.
+error* is the fraction of samples whose majority label is wrong. More seeds would hardly reduce it. The *instability* is how
+often a model differs from the majority label. A vote over seeds removes it. All scores are ratios of counts, so they are exact.
 """
 
 import statistics
@@ -43,12 +43,12 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The samples that the vote of an ensemble corrects, and breaks, compared with the vote of a baseline."""
+    """The samples that the vote of an ensemble corrects and breaks, compared with the vote of a baseline."""
 
-    corrected: Int64[Tensor, " corrected"]  # the vote of the baseline is wrong and that of the ensemble is right
-    broken: Int64[Tensor, " broken"]  # the other way round
-    baseline_on_corrected: float | None  # the mean accuracy of the baseline's models there; None without samples
-    own_on_broken: float | None  # the mean accuracy of the ensemble's models there
+    corrected: Int64[Tensor, " corrected"]  # indices of samples: the baseline's vote is wrong and the ensemble's is right
+    broken: Int64[Tensor, " broken"]  # indices of samples: the baseline's vote is right and the ensemble's is wrong
+    baseline_accuracy_on_corrected: float | None  # the mean accuracy of the baseline's models there; None without samples
+    accuracy_on_broken: float | None  # the mean accuracy of the ensemble's models there
 
 
 def majority(predictions: Predictions, *, seed: int = 0) -> Majority:

@@ -1,4 +1,7 @@
-"""Studies: several seeds of a baseline and of other configurations, trained in one folder."""
+"""Studies: several seeds of a baseline and of other configurations, trained in one folder.
+
+A configuration is a recipe without its seed: the baseline, one transform, or a composition of transforms.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -70,7 +73,9 @@ class Study:
         if shared_batches and not is_batchable(baseline):
             raise ValueError(f"shared_batches needs an mlp with validation 0, got {_describe_model(baseline)}: leave it out")
         if data is not None and not is_batchable(baseline):
-            raise ValueError(f"a study on held-out images needs an mlp with validation 0, got {_describe_model(baseline)}")
+            raise ValueError(
+                f"choosing a weight decay on held-out images needs an mlp with validation 0, got {_describe_model(baseline)}"
+            )
         self.jobs = jobs if data is None else 1
         self.data = data or load_for(baseline)
         self.settings = _settings(baseline, self.data, self.device, shared_batches)

@@ -1,4 +1,4 @@
-"""The code rarely asks what kind of data it has: the branches on images or texts are counted, and few are allowed."""
+"""Few branches in the code depend on the type of data, images or texts: they are counted and limited."""
 
 import ast
 from pathlib import Path
@@ -54,9 +54,9 @@ def branches(source: str) -> list[int]:
     return sorted(lines)
 
 
-def test_few_branches_ask_for_the_kind_of_data():
+def test_few_branches_depend_on_the_type_of_data():
     places = [f"{path.relative_to(ROOT)}:{line}" for path in sorted(ROOT.rglob("*.py")) for line in branches(path.read_text())]
-    assert len(places) <= ALLOWED, f"{len(places)} branches on the kind of data: {', '.join(places)}"
+    assert len(places) <= ALLOWED, f"{len(places)} branches on the type of data: {', '.join(places)}"
 
 
 def test_such_a_branch_is_seen():

@@ -85,11 +85,9 @@ def fractions(lines: Sequence[Line]) -> dict[str, list[float]]:
     return result
 
 
-def mean_by_fifth(fractions: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+def mean_by_fifth(curves: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """Return each composition's mean fraction in each fifth of the epochs. With fewer than 5 epochs, in each epoch."""
-    return {
-        name: [float(part.mean()) for part in np.array_split(curve, min(5, len(curve)))] for name, curve in fractions.items()
-    }
+    return {name: [float(part.mean()) for part in np.array_split(curve, min(5, len(curve)))] for name, curve in curves.items()}
 
 
 def most_changed(fractions: Mapping[str, Sequence[float]], *, count: int = 5) -> list[str]:

@@ -1,4 +1,4 @@
-"""How the members of an ensemble draw their plans: as few draws as possible, each for several members."""
+"""The plans of an ensemble: members with the same seed and augmentation share one draw."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +19,8 @@ class Group(NamedTuple):
     """Members whose plans are drawn together: they have the same augmentation, or augmentations that can be merged."""
 
     policy: Plain
-    seeds: list[int]  # of the draws
-    blocks: list[int]  # the position of each draw's images among those of a step
+    seeds: list[int]  # one plan is drawn per seed
+    blocks: list[int]  # for each seed, the index of its order in `Draws.orders`
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class Draws:
     """What is drawn in a step: one batch of images per order, one plan per seed and augmentation."""
 
     groups: Sequence[Group]
-    orders: Sequence[int]  # the seeds whose orders of images are used
-    members: Int64[Tensor, " members"]  # which of the drawn batches each member trains on
-    count: int  # of different drawn batches
+    orders: Sequence[int]  # the seeds of the orders of images
+    members: Int64[Tensor, " members"]  # for each member, the index of its drawn batch
+    count: int  # number of drawn batches
 
     def draw(self, labels: Int64[Tensor, " rows"], step: int) -> Plan:
         """Return one plan for all batches of a step; `labels` are those of all orders, on the host."""
@@ -62,13 +62,13 @@ def build_draws(
     recipes = [recipe if shared is None else replace(recipe, seed=shared) for recipe in members]
     orders = list(dict.fromkeys(recipe.seed for recipe in recipes))
     groups: list[Group] = []
-    reads: list[int] = []
+    batch_indices: list[int] = []
     for augmentation, alike in groupby(recipes, lambda recipe: replace(recipe, seed=0)):
         first, seeds = sum(len(group.seeds) for group in groups), [recipe.seed for recipe in alike]
         distinct = list(dict.fromkeys(seeds))
-        reads += [first + distinct.index(seed) for seed in seeds]
+        batch_indices += [first + distinct.index(seed) for seed in seeds]
         groups.append(Group(build(augmentation), distinct, [orders.index(seed) for seed in distinct]))
-    return Draws(_merge_neighbours(groups), orders, torch.tensor(reads, device=device), len(set(reads)))
+    return Draws(_merge_neighbours(groups), orders, torch.tensor(batch_indices, device=device), len(set(batch_indices)))
 
 
 def _merge_neighbours(groups: Sequence[Group]) -> list[Group]:
@@ -76,13 +76,13 @@ def _merge_neighbours(groups: Sequence[Group]) -> list[Group]:
     merged: list[Group] = []
     parts: list[Group] = []  # of the last merged group
     for group in groups:
-        together = _merge([*parts, group]) if parts else None
-        if together is None:
+        joined = _merge([*parts, group]) if parts else None
+        if joined is None:
             parts = [group]
             merged.append(group)
         else:
             parts.append(group)
-            merged[-1] = together
+            merged[-1] = joined
     return merged
 
 

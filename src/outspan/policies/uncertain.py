@@ -56,6 +56,9 @@ class Uncertain:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("candidates", "keep", "score_every"):
+            if not isinstance(getattr(self, name), int):
+                raise ValueError(f"{name} must be a whole number, got {shown(getattr(self, name))}")
         if self.candidates < 1:
             raise ValueError(f"candidates must be at least 1, got {self.candidates}")
         if not 1 <= self.keep <= self.candidates:
@@ -69,6 +72,8 @@ class Uncertain:
             raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {shown(self.select)}")
         if not isinstance(self.model, nn.Module):
             raise ValueError(f"model must be a torch module, got {type(self.model).__name__}")
+        if not callable(self.loss):
+            raise ValueError(f'loss must be a function of (logits, targets, reduction="none"), got {shown(self.loss)}')
         # The losses of torch.nn fix the reduction when they are constructed.
         if isinstance(self.loss, nn.Module) and "reduction" not in inspect.signature(self.loss.forward).parameters:
             how = 'a function of (logits, targets, reduction="none"), as torch.nn.functional has'

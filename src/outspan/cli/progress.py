@@ -89,10 +89,3 @@ def _print_sometimes(line: str) -> None:
 def _describe(progress: Progress, speed: float) -> str:
     message = f"epoch {progress.epoch + 1}/{progress.epochs}  loss {progress.loss:.3f}  {speed:,.0f} samples/s"
     return message + (f"  test {100 * progress.metrics[-1]['test_accuracy']:.2f} %" if progress.metrics else "")
-
-
-def device() -> str:
-    """Return the device that commands train on: a GPU if there is one."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

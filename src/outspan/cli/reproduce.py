@@ -9,7 +9,7 @@ import typer
 
 from outspan.cli.options import SkipBad
 from outspan.cli.output import echo, echo_lines
-from outspan.cli.progress import device, training_progress
+from outspan.cli.progress import training_progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,7 +63,6 @@ def reproduce_command(
         scale=scale,
         policy_files=_parse_policy_files(policy_file or []),
         out=out,
-        device=device(),
         compile=compile,
         skip_bad=skip_bad,
         watch=partial(training_progress, reads=True),

@@ -8,7 +8,7 @@ import typer
 
 from outspan.cli.options import DATA_HELP, MODEL_HELP, RECIPE_HELP, Set, SkipBad, as_changes
 from outspan.cli.output import echo
-from outspan.cli.progress import device, training_progress
+from outspan.cli.progress import training_progress
 
 
 def train_command(
@@ -55,7 +55,6 @@ def train_command(
         summary = train(
             scaled(built, scale),
             out=out,
-            device=device(),
             compile=compile,
             graphs=graphs,
             deterministic=deterministic,

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import outspan
+from outspan import devices
 from outspan.comparison.statistics import mean_and_std
 from outspan.config import Recipe, check_scale, scaled, stored_recipe
 from outspan.files import commit, write_json
@@ -84,7 +85,7 @@ def run_table(
     scale: float = 1.0,
     policy_files: Mapping[str, str] | None = None,
     out: Path = Path("runs/reproduce"),
-    device: str = "cpu",
+    device: str | None = None,
     compile: bool = False,
     skip_bad: int = 0,
     watch: Watch = unwatched,
@@ -101,6 +102,7 @@ def run_table(
     if unknown_methods := set(policy_files or {}) - set(POLICY_FILES):
         raise ValueError(f"policy_files has {unknown_methods.pop()!r}; only {', '.join(POLICY_FILES)} use a policy file")
     folder = out / table / f"scale-{scale:g}"
+    device = device or devices.default_device()
     options = {"device": device, "compile": compile, "skip_bad": skip_bad, "watch": watch}
     planned = list(plan_cells(item, rows, methods, policy_files or {}))
     cells = tuple(_run_cell(cell, recipe, seeds, scale, folder, **options) for cell, recipe in planned)

@@ -103,6 +103,7 @@ def write_digits(path: Path) -> None:
     np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in pages_with("python") if page.name not in ELSEWHERE], ids=lambda page: page.name
 )

@@ -110,10 +110,12 @@ def test_the_first_step_of_the_finish():
         ({"finish": 1.0, "steps": 10}, r"finish is out of range, got 1.0 \(allowed: \[0, 1\)\)"),
         ({"finish": -0.1, "steps": 10}, "finish is out of range"),
         ({"finish": 0.1}, r"finish needs steps, the total number of steps of the run: add steps=\.\.\., got finish=0.1"),
-        ({"finish": 0.1, "steps": 0}, "steps must be at least 1"),
+        ({"finish": 0.1, "steps": 0}, "steps must be an integer of at least 1"),
+        ({"finish": 0.1, "steps": 2.5}, "steps must be an integer of at least 1, .* got 2.5"),
+        ({"finish": "a", "steps": 10}, "finish is out of range, got 'a'"),
     ],
 )
-def test_what_is_out_of_range_is_refused(options, message):
+def test_what_is_out_of_range_is_refused(options, message, unchecked):
     with pytest.raises(ValueError, match=message):
         outspan.Plain(outspan.uniform(), classes=10, **options)
 

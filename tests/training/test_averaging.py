@@ -55,6 +55,22 @@ def test_tied_weights_are_averaged_once():
     torch.testing.assert_close(average.model[0].weight, before + 0.5)
 
 
+def test_a_model_that_is_moved_is_still_averaged():
+    model = make_model()
+    model.register_buffer("scale", torch.zeros(1), persistent=False)
+    average = Average(model, 0.5)
+    for one in (model, average.model):
+        one.double()  # replaces the tensors
+    with torch.no_grad():
+        model.scale.fill_(4)
+        for parameter in model.parameters():
+            parameter.fill_(7)
+    for _ in range(100):
+        average.update(1_000)
+    assert all(bool((parameter == 7).all()) for parameter in average.model.parameters())
+    assert average.model.scale == 4
+
+
 def test_the_decay_rises_to_its_value():
     decays = [decay_at(step, 0.999) for step in range(20_000)]
     assert decays == sorted(decays)
@@ -62,10 +78,12 @@ def test_the_decay_rises_to_its_value():
     assert decays[-1] == 0.999
 
 
-@pytest.mark.parametrize("decay", [1.0, -0.1, float("nan")])
-def test_a_decay_out_of_range_is_refused(decay):
-    with pytest.raises(ValueError, match=r"decay must lie in \[0, 1\)"):
+@pytest.mark.parametrize("decay", [1.0, -0.1, float("nan"), "0.9", None])
+def test_a_decay_out_of_range_is_refused(decay, unchecked):
+    with pytest.raises(ValueError, match=r"decay must be a number in \[0, 1\), got"):
         Average(nn.Linear(1, 1), decay)
+    with pytest.raises(ValueError, match="model must be a torch module, got str"):
+        Average("mlp", 0.9)
     with pytest.raises(ValueError, match=r"ema is out of range, got .* \(allowed: \[0, 1\)\)"):
         Recipe(ema=decay)
 

@@ -17,8 +17,8 @@ def check_strength(strength: float, finish: float, steps: int | None) -> None:
     for name, value in (("strength", strength), ("finish", finish)):
         if not LIMITS[name].holds(value):
             raise ValueError(f"{name} is out of range, got {shown(value)} (allowed: {LIMITS[name]})")
-    if steps is not None and steps < 1:
-        raise ValueError(f"steps must be at least 1, the total number of steps of the run, got {steps}")
+    if steps is not None and (type(steps) is not int or steps < 1):
+        raise ValueError(f"steps must be an integer of at least 1, the total number of steps of the run, got {shown(steps)}")
     if finish and steps is None:
         raise ValueError(f"finish needs steps, the total number of steps of the run: add steps=..., got finish={finish}")
 

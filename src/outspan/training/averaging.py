@@ -9,6 +9,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from outspan.messages import shown
+
 
 class Average:
     """The moving average of a model's weights and floating-point buffers. Integer buffers are copied.
@@ -24,22 +26,25 @@ class Average:
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        if not 0 <= decay < 1:
-            raise ValueError(f"decay must lie in [0, 1), got {decay}")
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"model must be a torch module, got {type(model).__name__}")
+        if isinstance(decay, bool) or not isinstance(decay, int | float) or not 0 <= decay < 1:
+            raise ValueError(f"decay must be a number in [0, 1), got {shown(decay)}")
         self.decay = decay
         self.model = copy.deepcopy(model).requires_grad_(False).eval()
-        pairs = zip(self.model.state_dict().values(), model.state_dict().values(), strict=True)
-        own = {average.data_ptr(): (average, tensor) for average, tensor in pairs}.values()  # tied weights once
-        self._floats = [pair for pair in own if pair[0].is_floating_point()]
-        self._others = [pair for pair in own if not pair[0].is_floating_point()]
+        self._source = model
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Move the average towards the model after step `step`, counted from 0."""
-        averages, tensors = zip(*self._floats, strict=True)
-        torch._foreach_lerp_(averages, tensors, 1 - decay_at(step, self.decay))  # pyright: ignore[reportPrivateImportUsage]
-        for average, tensor in self._others:
-            average.copy_(tensor)
+        """Move the average towards the model after step `step`, counted from 0. Both must be on the same device."""
+        # Not collected once: moving a model to another device or dtype may replace its tensors.
+        averages, tensors = ([*model.parameters(), *model.buffers()] for model in (self.model, self._source))
+        floats = [pair for pair in zip(averages, tensors, strict=True) if pair[0].is_floating_point()]
+        if floats:
+            torch._foreach_lerp_(*zip(*floats, strict=True), 1 - decay_at(step, self.decay))  # pyright: ignore
+        for average, tensor in zip(averages, tensors, strict=True):
+            if not average.is_floating_point():
+                average.copy_(tensor)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that a checkpoint must store."""

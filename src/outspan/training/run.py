@@ -100,6 +100,10 @@ class Run:
         size = " x ".join(map(str, data.shape))
         parameters = sum(parameter.numel() for parameter in self.state.model.parameters())
         policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
+        defaults = {"strength": 1.0, "finish": 0.0, "ema": 0.0}
+        policy += "".join(
+            f", {key} {getattr(recipe, key):g}" for key, value in defaults.items() if getattr(recipe, key) != value
+        )
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         return (
             f"{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "

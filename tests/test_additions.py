@@ -75,6 +75,7 @@ def test_each_addition_takes_as_many_edits_as_the_page_says():
     assert {name: len(edits) for name, edits in additions().items()} == EDITS
 
 
+@pytest.mark.slow
 def test_the_additions_work(tmp_path, tiny_model):
     shutil.copytree(ROOT / "src" / "outspan", tmp_path / "src" / "outspan", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tests").mkdir()

@@ -36,6 +36,7 @@ def accuracies(folder: Path, *command: str | Path) -> list[float]:
     return [float(value) for value in re.findall(r"test accuracy ([\d.]+)", done.stdout)]
 
 
+@pytest.mark.slow
 def test_the_loops_of_the_page_learn(tmp_path):
     """All in one process, which imports torch once; there the distributed loop has a single rank."""
     (tmp_path / "in_turn.py").write_text(IN_TURN)

@@ -38,8 +38,9 @@ def backtranslate_command(
     from outspan.text.segments import sentences
     from outspan.training import Progress, Stopped
 
+    data = load(corpus, columns=(text_column, label_column))  # a name that does not exist is refused here
     check_noun(corpus, "texts", "back-translation")
-    texts = load(corpus, columns=(text_column, label_column)).train.texts
+    texts = data.train.texts
     with training_progress() as on_step:
 
         def show(done: int, total: int) -> bool | None:

@@ -165,8 +165,6 @@ def noun_of(name: str) -> str:
 
 def check_noun(name: str, noun: str, purpose: str) -> None:
     """Refuse data that is not "images", or not "texts"; `purpose` says what needs it."""
-    if name not in SETS and not Path(name).exists():
-        raise ValueError(f"{name}: no such data set, file or folder; {purpose} needs {noun}")
     if noun_of(name) != noun:
         raise ValueError(f"{purpose} needs {noun}, got {noun_of(name)}: data {shown(name)}")
 

@@ -73,10 +73,9 @@ class Provenance:
         if changed and not is_finished:
             warnings.warn(f"{out}: the result will not be bit-identical ({', '.join(changed)})", stacklevel=4)
 
-    def with_stored_weights(self, stored: Metadata) -> "Provenance":
+    def with_stored_weights(self, digest: str | None) -> "Provenance":
         """Return it with the stored digest of the weights file if the file is gone: a run needs it only at its start."""
-        weights = self.data.weights or stored["data"].get("weights")
-        return replace(self, data=replace(self.data, weights=weights))
+        return replace(self, data=replace(self.data, weights=self.data.weights or digest))
 
 
 def describe_data(recipe: Recipe, data: Data, train: AnySamples, prepared: Split) -> DataProvenance:

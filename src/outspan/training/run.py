@@ -83,7 +83,7 @@ class Run:
             write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
         else:
             self.provenance.check_same_run(stored.metadata, self.out)
-            self.provenance = self.provenance.with_stored_weights(stored.metadata)
+            self.provenance = self.provenance.with_stored_weights(stored.metadata["data"].get("weights"))
             try:
                 restore_run(stored, self.state, self.setup.policy)
             except ValueError as error:

@@ -59,7 +59,7 @@ def test_every_block_has_a_language(page):
 
 
 @pytest.fixture
-def workplace(tmp_path, monkeypatch, tiny_bert):
+def user_folder(tmp_path, monkeypatch, tiny_bert):
     """A folder with small files of the names that the pages use."""
     (tmp_path / "results").symlink_to(ROOT / "results")
     for recipe in (ROOT / "recipes").rglob("*.toml"):
@@ -107,7 +107,7 @@ def write_digits(path: Path) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in pages_with("python") if page.name not in ELSEWHERE], ids=lambda page: page.name
 )
-def test_the_python_blocks_run(page, workplace, tiny_bert, unchecked, one_thread):
+def test_the_python_blocks_run(page, user_folder, tiny_bert, unchecked, one_thread):
     torch.manual_seed(0)
     namespace: dict = {"__name__": "__main__"}
     for language, text in blocks(page):
@@ -117,10 +117,10 @@ def test_the_python_blocks_run(page, workplace, tiny_bert, unchecked, one_thread
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
-def test_the_commands_run(page, workplace, tiny_bert, timm, monkeypatch, capsys, unchecked, one_thread):
+def test_the_commands_run(page, user_folder, tiny_bert, timm, monkeypatch, capsys, unchecked, one_thread):
     monkeypatch.setattr(backtranslation, "ENGINES", {"apertium": lambda pair: Reversing()})
     for name in {"mnist", "cifar10"} & set(re.findall(r"\w+", page.read_text())) if page.name in OFFICIAL else ():
-        make_official(name, workplace / "data")
+        make_official(name, user_folder / "data")
     for language, text in blocks(page):
         for words in commands(text) if language == "sh" else ():
             if words[0] == "outspan":

@@ -19,6 +19,7 @@ from outspan import TRANSFORMS, Plan, apply, devices, rng
 from outspan.training import pool
 from outspan.transforms.kernels import cuda
 from outspan.transforms.kernels.cpu import _cpu, is_built, knows
+from reviews import write_model
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its kernels then run here
@@ -140,6 +141,14 @@ def timm(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
     return calls
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """The folder of a tiny BERT."""
+    folder = tmp_path_factory.mktemp("bert")
+    write_model(folder)
+    return folder
 
 
 @pytest.fixture(params=BACKENDS)

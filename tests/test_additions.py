@@ -97,12 +97,3 @@ def test_the_additions_work(tmp_path, tiny_model):
     from outspan.transforms.table import TRANSFORMS
 
     assert done.stdout.splitlines()[-1] == str(len(TRANSFORMS) + 1)
-
-
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory):
-    from reviews import write_model
-
-    folder = tmp_path_factory.mktemp("bert")
-    write_model(folder)
-    return str(folder)

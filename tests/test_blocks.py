@@ -22,7 +22,7 @@ from outspan.cli import main
 from outspan.config import tomllib
 from outspan.reproduce import status
 from outspan.text import backtranslation
-from reviews import make_reviews, write_model
+from reviews import make_reviews
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -59,7 +59,7 @@ def test_every_block_has_a_language(page):
 
 
 @pytest.fixture
-def user_folder(tmp_path, monkeypatch, tiny_bert):
+def user_folder(tmp_path, monkeypatch):
     """A folder with small files of the names that the pages use."""
     (tmp_path / "results").symlink_to(ROOT / "results")
     for recipe in (ROOT / "recipes").rglob("*.toml"):
@@ -91,13 +91,6 @@ class Reversing:
         """Nothing is open."""
 
 
-@pytest.fixture(scope="session")
-def tiny_bert(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bert")
-    write_model(folder)
-    return folder
-
-
 def write_digits(path: Path) -> None:
     images, labels = np.zeros((40, 28, 28), np.uint8), np.arange(40) % 10
     np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
@@ -107,24 +100,24 @@ def write_digits(path: Path) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in pages_with("python") if page.name not in ELSEWHERE], ids=lambda page: page.name
 )
-def test_the_python_blocks_run(page, user_folder, tiny_bert, unchecked, one_thread):
+def test_the_python_blocks_run(page, user_folder, tiny_model, unchecked, one_thread):
     torch.manual_seed(0)
     namespace: dict = {"__name__": "__main__"}
     for language, text in blocks(page):
         if language == "python":
-            exec(compile(text.replace(BERT, str(tiny_bert)), page.name, "exec"), namespace)  # noqa: S102
+            exec(compile(text.replace(BERT, str(tiny_model)), page.name, "exec"), namespace)  # noqa: S102
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
-def test_the_commands_run(page, user_folder, tiny_bert, timm, monkeypatch, capsys, unchecked, one_thread):
+def test_the_commands_run(page, user_folder, tiny_model, timm, monkeypatch, capsys, unchecked, one_thread):
     monkeypatch.setattr(backtranslation, "ENGINES", {"apertium": lambda pair: Reversing()})
     for name in {"mnist", "cifar10"} & set(re.findall(r"\w+", page.read_text())) if page.name in OFFICIAL else ():
         make_official(name, user_folder / "data")
     for language, text in blocks(page):
         for words in commands(text) if language == "sh" else ():
             if words[0] == "outspan":
-                run(small(words[1:], tiny_bert), monkeypatch, capsys)
+                run(small(words[1:], tiny_model), monkeypatch, capsys)
             else:
                 check_program(words)
 
@@ -136,7 +129,7 @@ def run(arguments: list[str], monkeypatch, capsys) -> None:
     assert not exited.value.code, f"outspan {shlex.join(arguments)}\n{capsys.readouterr().err}"
 
 
-def small(words: list[str], tiny_bert: Path) -> list[str]:
+def small(words: list[str], tiny_model: Path) -> list[str]:
     """Return a command that does the same with less: fewer seeds, one epoch, a part of the data, a tiny model for text."""
     words = [re.sub(r"^timm:\w+", "timm:small", word) for word in words]
     command = words[0]
@@ -147,7 +140,7 @@ def small(words: list[str], tiny_bert: Path) -> list[str]:
         options = SMALL | {"size": 4 if "timm:small" in words else 32}
         words += [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
         is_text = any(word.endswith(".csv") for word in words)
-        words += ["--model", str(tiny_bert), "--set", "length=16"] if is_text else ["--set", "fraction=0.02"]
+        words += ["--model", str(tiny_model), "--set", "length=16"] if is_text else ["--set", "fraction=0.02"]
     return words
 
 

@@ -1,18 +1,10 @@
-"""A tiny BERT in a folder, and reviews for it."""
+"""The tokenizer of the tiny BERT, and reviews for it."""
 
 import json
 
 import pytest
 
-from reviews import make_reviews, write_model
-
-
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory):
-    """The folder of a tiny BERT."""
-    folder = tmp_path_factory.mktemp("bert")
-    write_model(folder)
-    return folder
+from reviews import make_reviews
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def scale(plan: Plan, strength: float, generators: Sequence[np.random.Generator]
     Levels beyond the limit of a transform become the limit. The plan contains one
     batch per generator, one after the other. The draws of a batch depend on its own generator alone.
     """
-    if strength == 1 or not plan.ops.numel():
+    if not plan.ops.numel():
         return plan
     lowest, highest = torch.tensor([find(name).levels for name in plan.names]).T
     op = plan.ops.clamp(min=0).long()

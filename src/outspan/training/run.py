@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from outspan import rng
-from outspan.config import write_recipe
+from outspan.config import Recipe, differing, write_recipe
 from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
@@ -100,10 +100,8 @@ class Run:
         size = " x ".join(map(str, data.shape))
         parameters = sum(parameter.numel() for parameter in self.state.model.parameters())
         policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
-        defaults = {"strength": 1.0, "finish": 0.0, "ema": 0.0}
-        policy += "".join(
-            f", {key} {getattr(recipe, key):g}" for key, value in defaults.items() if getattr(recipe, key) != value
-        )
+        changed = differing(Recipe(), recipe)
+        policy += "".join(f", {key} {changed[key][1]:g}" for key in ("strength", "finish", "ema") if key in changed)
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         return (
             f"{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "

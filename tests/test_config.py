@@ -15,9 +15,8 @@ from outspan.config import (
     KEYS,
     RENAMED,
     Recipe,
-    RecipeKeys,
     build_recipe,
-    differing,
+    changed_keys,
     read_changes,
     read_recipe,
     scaled,
@@ -29,6 +28,7 @@ from outspan.data.sets import Data
 from outspan.data.splits import InMemory
 from outspan.limits import LIMITS
 from outspan.policies.table import build_policy
+from outspan.recipe_keys import RecipeKeys
 from outspan.training import Stopped
 from outspan.training.train import train
 
@@ -195,7 +195,7 @@ def test_a_scaled_recipe_keeps_at_least_one_of_each():
 
 
 def test_differences_are_shown():
-    assert differing(Recipe(), Recipe(lr=0.2, seed=3)) == {"seed": (0, 3), "lr": (0.1, 0.2)}
+    assert changed_keys(Recipe(), Recipe(lr=0.2, seed=3)) == {"seed": (0, 3), "lr": (0.1, 0.2)}
     assert "transforms" in KEYS
 
 

@@ -13,7 +13,20 @@ import outspan
 
 ROOT = Path(outspan.__file__).parent
 ROWS = [
-    {"shapes", "rng", "plan", "plan_parsing", "config", "limits", "files", "children", "messages", "devices", "lazy"},
+    {
+        "shapes",
+        "rng",
+        "plan",
+        "plan_parsing",
+        "config",
+        "recipe_keys",
+        "limits",
+        "files",
+        "children",
+        "messages",
+        "devices",
+        "lazy",
+    },
     {"transforms", "text", "figures"},
     {"data", "models"},
     {"policies"},

@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import Any, TypeAlias
 
-from outspan.files import HOME
+from outspan.files import HOME, Json
 from outspan.limits import LIMITS
 from outspan.messages import first_line, shown, unknown
+from outspan.recipe_keys import RecipeKeys
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
+
+Value: TypeAlias = int | float | str  # of a recipe key
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,65 +81,13 @@ class Recipe:
         if self.keep > self.candidates:
             raise ValueError(f"keep is out of range, got {self.keep} (allowed: 1 to candidates, {self.candidates})")
 
-
-class StudyKeys(TypedDict, total=False):
-    """The keys of a recipe that a study does not set itself, as keyword arguments of library functions."""
-
-    data: str
-    model: str
-    weights: str
-    epochs: int
-    batch: int
-    lr: float
-    optimizer: str
-    momentum: float
-    weight_decay: float
-    schedule: str
-    warmup: float
-    label_smoothing: float
-    clip: float
-    accumulate: int
-    size: int
-    crop: str
-    fraction: float
-    length: int
-    truncate: str
-    text_column: str
-    label_column: str
-    cache: str
-    validation: int
-    profile: str
-    candidates: int
-    keep: int
-    select: str
-    score: str
-    score_every: int
-    magnitude: float
-    strength: float
-    ema: float
-    finish: float
-    adversaries: int
-    subpolicies: int
-    controller_lr: float
-    entropy: float
-    policy_epochs: int
-
-
-class RecipeKeys(StudyKeys, total=False):
-    """The keys of a recipe as keyword arguments of library functions."""
-
-    policy: str
-    seed: int
-    transforms: str
-    depth: int
-    probability: float
-    defaults: str
-    same_class: float
-    policy_file: str
+    def steps_per_epoch(self, samples: int) -> int:
+        """Return the number of batches in an epoch of this number of training samples. The last batch may be smaller."""
+        return -(-samples // self.batch)
 
 
 # The defaults that differ from Recipe's, by noun. For text: BERT's fine-tuning, and one transform per candidate.
-DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+DEFAULTS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
     {
         "images": {},
         "texts": {
@@ -163,7 +114,7 @@ NounOf = Callable[[str], str]  # from the name of a data set to "images" or "tex
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """Return the values in a TOML file, unchecked."""
+    """Return the values in a TOML file, which may have any type."""
     try:
         with open(_find_recipe(path), "rb") as file:
             return tomllib.load(file)
@@ -193,22 +144,22 @@ def write_recipe(recipe: Recipe, *comments: str) -> str:
     return "".join(f"{line}\n" for line in [*(f"# {comment}" for comment in comments), *lines])
 
 
-def _defaults(key: str) -> list[Any]:
+def _defaults(key: str) -> list[Value]:
     """Return the defaults of a key, for each noun."""
     return [defaults.get(key, getattr(Recipe(), key)) for defaults in DEFAULTS.values()]
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with changed values. A string is converted to the type of its key."""
+    """Return the recipe with changed values. A string is converted to the type of its key. A wrong type is a ValueError."""
     return replace(recipe, **{key: _typed(key, value) for key, value in values.items()})
 
 
-def stored_recipe(values: Mapping[str, Any]) -> Recipe:
+def stored_recipe(values: Mapping[str, Json]) -> Recipe:
     """Return the recipe that a checkpoint stores. Keys have the names of today or of older versions."""
     return with_values(Recipe(), with_new_names(values))
 
 
-def with_new_names(values: Mapping[str, Any]) -> dict[str, Any]:
+def with_new_names(values: Mapping[str, Json]) -> dict[str, Json]:
     """Return stored values with the old keys of a recipe renamed to their new names."""
     return {RENAMED.get(key, key): value for key, value in values.items()}
 
@@ -226,7 +177,7 @@ def read_changes(changes: Sequence[str]) -> dict[str, str]:
 
 def build_recipe(
     recipe: Recipe | Path | str | None = None,
-    keys: Mapping[str, Any] = MappingProxyType({}),
+    keys: RecipeKeys | Mapping[str, Value] = MappingProxyType({}),
     noun_of: NounOf = lambda data: "images",
 ) -> Recipe:
     """Return a recipe, or that in a TOML file, or the defaults for its data, with the values of `keys`.
@@ -241,7 +192,8 @@ def build_recipe(
     if not isinstance(recipe, Path | str | None):
         raise ValueError(f"recipe must be a Recipe or the path of a TOML file, got {shown(recipe)}: pass keys as keywords")
     stored = {} if recipe is None else read_values(Path(recipe))
-    defaults = default_recipe({**stored, **keys}, noun_of)
+    values = {**stored, **keys}
+    defaults = default_recipe(noun_of(str(values.get("data", ""))), str(values.get("optimizer", "")))
     try:
         read = with_values(defaults, stored)
     except ValueError as error:
@@ -249,10 +201,10 @@ def build_recipe(
     return with_values(read, keys)
 
 
-def default_recipe(values: Mapping[str, Any], noun_of: NounOf) -> Recipe:
-    """Return the defaults for a recipe with these values. They depend on its data and on its optimizer."""
-    defaults = DEFAULTS[noun_of(str(values.get("data", "")))]
-    if values.get("optimizer") == "adamw":
+def default_recipe(noun: str, optimizer: str = "") -> Recipe:
+    """Return the default recipe for "images" or "texts". The default learning rate also depends on the optimizer."""
+    defaults = DEFAULTS[noun]
+    if optimizer == "adamw":
         defaults = {"lr": _ADAMW_LR, **defaults}
     return with_values(Recipe(), defaults)
 
@@ -271,7 +223,7 @@ def scaled(recipe: Recipe, scale: float) -> Recipe:
     return replace(recipe, epochs=epochs, fraction=recipe.fraction * scale, validation=validation)
 
 
-def _typed(key: str, value: Any) -> Any:
+def _typed(key: str, value: Any) -> Value:
     if key in RENAMED:
         raise ValueError(f"key {key!r} is now called {RENAMED[key]!r}: rename it")
     if key not in KEYS:
@@ -294,7 +246,7 @@ def _typed(key: str, value: Any) -> Any:
 _TYPE_NAMES: Mapping[type, str] = {int: "a whole number", float: "a number", str: "a string (names are separated by commas)"}
 
 
-def differing(one: Recipe, other: Recipe) -> dict[str, tuple[Any, Any]]:
+def changed_keys(one: Recipe, other: Recipe) -> dict[str, tuple[Value, Value]]:
     """Return the keys in which two recipes differ, with both values."""
     left, right = asdict(one), asdict(other)
     return {key: (left[key], right[key]) for key in KEYS if left[key] != right[key]}

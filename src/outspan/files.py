@@ -6,10 +6,11 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+Json: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None  # a value decoded from JSON
 PARTIAL = ".partial"  # the suffix of an incomplete file
 
 _CHUNK = 1 << 18  # bytes that are read at once
@@ -67,9 +68,9 @@ def remove_partials(folder: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows as JSON, one per line."""
-    write_whole(path, lambda partial: partial.write_text("".join(json.dumps(row) + "\n" for row in rows)))
+def write_lines(path: Path, values: Iterable[Any]) -> None:
+    """Write values as JSON, one per line."""
+    write_whole(path, lambda partial: partial.write_text("".join(json.dumps(value) + "\n" for value in values)))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -9,12 +9,13 @@ import torch
 
 import outspan
 from outspan.cli import main
-from outspan.config import KEYS, Recipe, StudyKeys, read_recipe
+from outspan.config import KEYS, Recipe, read_recipe
 from outspan.data.sets import load
 from outspan.measurement.core import find_core_set
 from outspan.measurement.predictions import load_predictions
 from outspan.measurement.recipes import STUDY_KEYS
 from outspan.measurement.scores import scores
+from outspan.recipe_keys import StudyKeys
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -14,9 +14,9 @@ from outspan.files import write_whole
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from outspan.config import StudyKeys
     from outspan.measurement.effects import Measurement
     from outspan.measurement.info import StudyInfo
+    from outspan.recipe_keys import StudyKeys
 
 _STYLES = {"better": "green", "worse": "red"}
 

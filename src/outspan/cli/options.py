@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 if TYPE_CHECKING:
-    from outspan.config import RecipeKeys
+    from outspan.recipe_keys import RecipeKeys
 
 RECIPE_HELP = "Recipe file (TOML). Without it the defaults are used. Options override its values."
 DATA_HELP = (

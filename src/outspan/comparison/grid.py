@@ -6,21 +6,22 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from typing_extensions import Unpack
 
-from outspan.config import Recipe, RecipeKeys, build_recipe, read_values, with_values
+from outspan.config import Recipe, Value, build_recipe, read_values, with_values
 from outspan.data.sets import load_for, noun_of
 from outspan.devices import find_device
 from outspan.files import write_json
+from outspan.recipe_keys import RecipeKeys
 from outspan.training import Diverged, OnStep
 from outspan.training.pool import Watch, named, run_all, unwatched
 from outspan.training.run import Summary
 from outspan.training.train import train
 
-Axes = Mapping[str, Sequence[Any]]  # by recipe key, the values to try
+Axes = Mapping[str, Sequence[Value]]  # by recipe key, the values to try
 _NO_AXES: Axes = MappingProxyType({})
+_NO_KEYS: Mapping[str, Value] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class GridResult:
 
 
 def build_grid(
-    recipe: Recipe | Path | str | None = None, axes: Axes = _NO_AXES, keys: Mapping[str, Any] = _NO_AXES
+    recipe: Recipe | Path | str | None = None, axes: Axes = _NO_AXES, keys: RecipeKeys | Mapping[str, Value] = _NO_KEYS
 ) -> tuple[Recipe, Axes]:
     """Return the recipe of a grid and its axes.
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from typing_extensions import Unpack
 
 from outspan.comparison.statistics import describe_chance, describe_lead, mean_and_std
-from outspan.config import Recipe, RecipeKeys, build_recipe
+from outspan.config import Recipe, build_recipe
 from outspan.data.sets import noun_of
 from outspan.devices import find_device
 from outspan.files import write_json
 from outspan.messages import shown
 from outspan.policies.table import check_noun, check_recipe, find_policy, with_own_crops
+from outspan.recipe_keys import RecipeKeys
 from outspan.training.pool import Watch, named, run_all, unwatched
 from outspan.training.run import Summary
 from outspan.training.train import train

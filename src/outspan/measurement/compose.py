@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
-from outspan.config import Recipe, StudyKeys
+from outspan.config import Recipe
 from outspan.data.sets import noun_of
 from outspan.files import write_json
 from outspan.measurement.effects import Estimate
@@ -27,6 +27,7 @@ from outspan.measurement.recipes import (
 from outspan.measurement.scores import Scores, scores
 from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import find_policy
+from outspan.recipe_keys import StudyKeys
 from outspan.training.pool import Watch, unwatched
 
 if TYPE_CHECKING:

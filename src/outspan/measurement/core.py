@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typing_extensions import Unpack
 
-from outspan.config import Recipe, StudyKeys, write_recipe
+from outspan.config import Recipe, write_recipe
 from outspan.files import write_json, write_whole
 from outspan.measurement.compose import composition_name
 from outspan.measurement.info import StudyInfo, study_info
@@ -23,6 +23,7 @@ from outspan.measurement.recipes import (
 )
 from outspan.measurement.scores import Scores, scores
 from outspan.measurement.study import Study
+from outspan.recipe_keys import StudyKeys
 from outspan.training.pool import Watch, unwatched
 
 TOLERANCE = 0.1  # of the lowest error

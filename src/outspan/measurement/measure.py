@@ -5,10 +5,11 @@ from pathlib import Path
 
 from typing_extensions import Unpack
 
-from outspan.config import Recipe, StudyKeys
+from outspan.config import Recipe
 from outspan.measurement.effects import Measurement, summarize
 from outspan.measurement.recipes import baseline_recipe, measurable, select_transforms, single_transforms, study_recipe
 from outspan.measurement.study import Study
+from outspan.recipe_keys import StudyKeys
 from outspan.training.pool import Watch, unwatched
 
 

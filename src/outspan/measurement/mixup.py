@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
-from outspan.config import Recipe, StudyKeys
+from outspan.config import Recipe
 from outspan.data.sets import Data, hold_out, noun_of
 from outspan.files import write_json
 from outspan.measurement.info import StudyInfo, study_info
@@ -17,6 +17,7 @@ from outspan.measurement.recipes import BASELINE, study_recipe, unaugmented
 from outspan.measurement.scores import Scores, scores
 from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import find_policy
+from outspan.recipe_keys import StudyKeys
 from outspan.training.ensemble import is_batchable
 from outspan.training.pool import Watch, unwatched
 

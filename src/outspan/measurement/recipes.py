@@ -52,7 +52,7 @@ def check_keys(study: str, keys: Collection[str]) -> None:
 
 def default_probability(data: str) -> float:
     """Return the probability of a transform in a study, by the name of the data: 0.5 for images, 1 for text (the paper's)."""
-    return default_recipe({"data": data}, noun_of).probability
+    return default_recipe(noun_of(data)).probability
 
 
 def measurable(data: str = "", cache: str = "") -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from outspan import models
-from outspan.config import Recipe, differing
+from outspan.config import Recipe, changed_keys
 from outspan.data.sets import Data, load_for
 from outspan.policies.table import find_policy
 from outspan.training import OnStep
@@ -67,6 +67,6 @@ def _check_members(members: Sequence[Recipe]) -> None:
             got = ", ".join(f"{key} {getattr(recipe, key)!r}" for key in keys)
             needs = "model mlp, a policy that does not use the model, ema 0, validation 0 and crop 'centre'"
             raise ValueError(f"an ensemble needs {needs}, got {got}")
-        for key, (one, other) in differing(members[0], recipe).items():
+        for key, (one, other) in changed_keys(members[0], recipe).items():
             if key not in MEMBER_KEYS:
                 raise ValueError(f"recipes trained at once must agree in {key}, got {one!r} and {other!r}")

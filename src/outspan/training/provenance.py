@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from outspan.config import Recipe, differing, stored_recipe
+from outspan.config import Recipe, changed_keys, stored_recipe
 from outspan.data.dataset import AnySamples, Data
 from outspan.data.splits import Split
 from outspan.files import digest_of
@@ -102,9 +102,9 @@ def describe_setting(device: torch.device, *, compiled: bool, deterministic: boo
 
 
 def _check_same_recipe(recipe: Recipe, stored: Mapping[str, Any], out: Path) -> None:
-    different = differing(stored_recipe(stored), recipe)
+    different = changed_keys(stored_recipe(stored), recipe)
     for key in {"data", "cache", "weights"} & different.keys():  # files that were moved: their contents are compared
-        if all(Path(name).is_absolute() for name in different[key]):
+        if all(Path(str(name)).is_absolute() for name in different[key]):
             del different[key]
     if different:
         shown = ", ".join(f"{key} {was!r} there, {now!r} requested" for key, (was, now) in different.items())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from outspan import rng
-from outspan.config import Recipe, differing, write_recipe
+from outspan.config import Recipe, changed_keys, write_recipe
 from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
@@ -100,7 +100,7 @@ class Run:
         size = " x ".join(map(str, data.shape))
         parameters = sum(parameter.numel() for parameter in self.state.model.parameters())
         policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
-        changed = differing(Recipe(), recipe)
+        changed = changed_keys(Recipe(), recipe)
         policy += "".join(f", {key} {changed[key][1]:g}" for key in ("strength", "finish", "ema") if key in changed)
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         return (

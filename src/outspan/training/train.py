@@ -7,9 +7,10 @@ import torch
 from typing_extensions import Unpack
 
 from outspan import devices
-from outspan.config import Recipe, RecipeKeys, build_recipe
+from outspan.config import Recipe, build_recipe
 from outspan.data.sets import Data, load_for, noun_of
 from outspan.files import remove_partials
+from outspan.recipe_keys import RecipeKeys
 from outspan.shapes import describe
 from outspan.training import OnStep, checkpoint
 from outspan.training.lock import locked

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 import torch
+from torch import nn
 
 import outspan
 from outspan import Adversarial, rng, soft_cross_entropy
@@ -196,8 +197,9 @@ def test_its_dials_are_the_published_ones():
         ({"operations": ("random_crop",)}, "unknown operation 'random_crop'"),
         ({"update_every": 0}, "update_every must be at least 1, got 0"),
         ({"defaults": "nothing"}, "defaults must be a proposal or one of"),
+        ({"preprocess": nn.Identity()}, "preprocess must be an outspan.Normalize, .*, got torch.nn.modules.linear.Identity"),
     ],
 )
-def test_refuses_what_makes_no_sense(values, message):
+def test_refuses_what_makes_no_sense(values, message, unchecked):
     with pytest.raises(ValueError, match=message):
         Adversarial(**{"classes": 10, "update_every": 5, **values})

@@ -1,6 +1,7 @@
 """Proposals: what is drawn, how often, and from what alone."""
 
 import itertools
+import pickle
 from collections import Counter
 
 import numpy as np
@@ -116,7 +117,7 @@ def test_proposals_of_one_depth_are_drawn_as_one():
     mirrored = any_of([Step("cutout", 0, 1, 0.5), Step("rotate", 0, 1, mirrored=True, bins=5), Step("cutmix")], 1)
     several, counts = [sequence(), uniform(1), sequence(Step("random_crop")), mirrored], [2, 1, 3, 2]
     images = make_images(0, 40, 3, 8, 8)
-    merged = merge(several, counts)
+    merged = pickle.loads(pickle.dumps(merge(several, counts)))  # noqa: S301 - policies go to other processes
     addresses = [(i, j) for i, count in enumerate(counts) for j in range(count)]
     together = draw_together(merged, 5, [rng.generator(*address) for address in addresses])
     alone = join_batches([several[i](5, rng=rng.generator(i, j)) for i, j in addresses], 5)

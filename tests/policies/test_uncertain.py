@@ -26,8 +26,10 @@ from outspan import (
     mixup,
     rng,
     sequence,
+    soft_cross_entropy,
     uniform,
 )
+from outspan.policies.files import fast_autoaugment, pba
 from outspan.policies.proposals import blend
 from outspan.policies.published import DEFAULTS
 from outspan.policies.uncertain import choose
@@ -232,14 +234,36 @@ def test_a_module_that_takes_its_reduction_is_a_loss():
     assert torch.equal(batches[0].inputs, batches[1].inputs)
 
 
+def check_pickled(policy) -> None:
+    """Check that a copy of a policy in another process would return the same batches."""
+    there, here = (each(*batch(), step=3) for each in (pickle.loads(pickle.dumps(policy)), policy))  # noqa: S301
+    assert there.drawn.to_json() == here.drawn.to_json()
+    assert torch.equal(there.inputs, here.inputs)
+
+
 @pytest.mark.parametrize(
     "propose", [uniform(2), augmix(), mixup(), cutmix(), autoaugment(), blend(Step("invert"), Step("blur"))]
 )
 def test_a_policy_goes_to_another_process_and_draws_the_same(propose):
-    for policy in (Plain(propose, classes=5, defaults="cifar"), Uncertain(network(), propose, candidates=2, defaults="cifar")):
-        there, here = (each(*batch(), step=3) for each in (pickle.loads(pickle.dumps(policy)), policy))  # noqa: S301
-        assert there.drawn.to_json() == here.drawn.to_json()
-        assert torch.equal(there.inputs, here.inputs)
+    check_pickled(Plain(propose, classes=5, defaults="cifar"))
+    check_pickled(Uncertain(network(), propose, candidates=2, defaults="cifar"))
+
+
+def test_policies_of_files_go_to_another_process(tmp_path):
+    pairs, lines = tmp_path / "pairs", tmp_path / "lines"
+    pairs.write_text("[[['Invert', 0.5, 1], ['Rotate', 1, 1]]]")
+    lines.write_text(repr(["1", "1", 1, 1, [5] * 60, [7] * 60]))
+    for propose in (fast_autoaugment(str(pairs)), pba(str(lines), searched=2, epochs=4, epoch_steps=1)):
+        check_pickled(Plain(propose, classes=5))
+        check_pickled(Uncertain(network(), propose, candidates=2))
+
+
+def test_an_adversarial_policy_goes_to_another_process_in_the_middle_of_a_round():
+    policy = Adversarial(classes=5, update_every=4, policies=2)
+    policy.learn(soft_cross_entropy(torch.zeros(14, 5), policy(*batch(), step=2).targets, reduction="none"), step=2)
+    check_pickled(policy)
+    there = pickle.loads(pickle.dumps(policy))  # noqa: S301
+    assert all(torch.equal(tensor, there.state_dict()[name]) for name, tensor in policy.state_dict().items())
 
 
 def test_plain_is_what_was_proposed_and_then_the_defaults():

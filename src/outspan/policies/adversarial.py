@@ -7,6 +7,7 @@ rounds, so a run that is killed within a round generates the same policies when 
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,11 +16,13 @@ from torch import Tensor, nn
 from outspan import rng
 from outspan.messages import unknown
 from outspan.policies.batch import Batch, check_batch, execute
-from outspan.policies.drawing import draw, find_defaults
+from outspan.policies.drawing import draw
+from outspan.policies.proposals import pick_pair
 from outspan.policies.published import at_fraction
 from outspan.policies.sampler import propose
+from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Step
-from outspan.policies.strength import check_strength, strength_at
+from outspan.policies.strength import strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Int64, Num, describe
 from outspan.transforms.normalize import Preprocess
@@ -99,12 +102,13 @@ class Adversarial:
     magnitudes: int = 10
     embedding: int = 32
     hidden: int = 100
+    # The settings that all policies share; `Settings` describes them.
     classes: int
     defaults: str | Proposal = "none"
-    preprocess: Preprocess | None = None  # None scales bytes to [0, 1]
-    strength: float = 1.0  # scales the levels and probabilities of the proposal, not of the defaults
-    finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
-    steps: int | None = None  # total number of steps of the run; needed for `finish`
+    preprocess: Preprocess | None = None
+    strength: float = 1.0
+    finish: float = 0.0
+    steps: int | None = None
     seed: int = 0
     controller: Controller = field(init=False, repr=False)
     _optimizer: torch.optim.Adam = field(init=False, repr=False)
@@ -121,8 +125,7 @@ class Adversarial:
         for name in self.operations:
             if name not in OPERATIONS:
                 raise unknown("operation", name, OPERATIONS)
-        find_defaults(self.defaults)
-        check_strength(self.strength, self.finish, self.steps)
+        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps)
         with torch.random.fork_rng([]):
             torch.manual_seed(rng.derive(self.seed, "controller"))
             sizes = len(self.operations), self.magnitudes, self.subpolicies
@@ -203,17 +206,16 @@ class Adversarial:
         steps: list[Step] = []
         for operation, magnitude in decisions.view(-1, 2).tolist():
             steps.append(at_fraction(self.operations[operation], magnitude / (self.magnitudes - 1)))
-        pairs, policies = self.subpolicies, self.policies
-
-        def pick(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
-            pair = (bits[:, :1] * np.uint64(pairs) >> np.uint64(20)).astype(np.intp)
-            policy = np.arange(len(bits))[:, None] % policies
-            return 2 * (pairs * policy + pair) + np.arange(2)
-
-        return propose(steps, 2, pick)
+        return propose(steps, 2, partial(_pick_by_policy, self.policies, self.subpolicies))
 
     def _update(self, round_number: int, means: Tensor) -> None:
         logs, entropies = self.controller.log_probabilities(self._policies_of(round_number)[0])
         self._optimizer.zero_grad()
         reinforce(logs, entropies, standardize(means), self.entropy).backward()
         self._optimizer.step()
+
+
+def _pick_by_policy(policies: int, pairs: int, bits: np.ndarray, generators: Sequence[np.random.Generator]) -> np.ndarray:
+    """Choose one of the `pairs` pairs of each row's policy. The rows of a sample have the policies in order."""
+    policy = np.arange(len(bits))[:, None] % policies
+    return 2 * pairs * policy + pick_pair(pairs, bits, generators)

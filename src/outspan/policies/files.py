@@ -7,6 +7,7 @@ import ast
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -117,22 +118,22 @@ def _pba_proposal(numbers: list[int]) -> Proposal:
     names = [*PBA, *PBA]
     levels = [PBA[name](numbers[2 * i + 1]) for i, name in enumerate(names)]
     steps = [Step(name, level, level, mirrored=name in _MIRRORED) for name, level in zip(names, levels, strict=True)]
-    probabilities = np.array(numbers[::2]) / 10
-    nothing = len(steps)
+    return propose([*steps, Step("identity")], 2, partial(_pick_drawn, np.array(numbers[::2]) / 10))
 
-    def pick(bits: np.ndarray, generators: Sequence[np.random.Generator]) -> np.ndarray:
-        rows = len(bits) // len(generators)
-        return np.concatenate([draw(rows, rng) for rng in generators])
 
-    def draw(rows: int, rng: np.random.Generator) -> np.ndarray:
-        is_drawn = rng.random((rows, len(probabilities))) < probabilities
-        order = np.where(is_drawn, rng.random(is_drawn.shape), 2.0)
-        first = order.argsort(axis=1)[:, :2]
-        count = (rng.random((rows, 1)) >= _COUNTS).sum(axis=1, keepdims=True)
-        applied = np.take_along_axis(is_drawn, first, axis=1) & (np.arange(2) < count)
-        return np.where(applied, first, nothing)
+def _pick_drawn(probabilities: np.ndarray, bits: np.ndarray, generators: Sequence[np.random.Generator]) -> np.ndarray:
+    rows = len(bits) // len(generators)
+    return np.concatenate([_draw_steps(probabilities, rows, rng) for rng in generators])
 
-    return propose([*steps, Step("identity")], 2, pick)
+
+def _draw_steps(probabilities: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw two steps for each row, [rows, 2]. The index after the last step, that of the identity, is for no step."""
+    is_drawn = rng.random((rows, len(probabilities))) < probabilities
+    order = np.where(is_drawn, rng.random(is_drawn.shape), 2.0)
+    first = order.argsort(axis=1)[:, :2]
+    count = (rng.random((rows, 1)) >= _COUNTS).sum(axis=1, keepdims=True)
+    applied = np.take_along_axis(is_drawn, first, axis=1) & (np.arange(2) < count)
+    return np.where(applied, first, len(probabilities))
 
 
 def _read_pair(path: str, pair: ast.expr) -> list[Step]:

@@ -7,11 +7,12 @@ from torch import Tensor
 
 from outspan import rng
 from outspan.plan import Plan
-from outspan.policies.batch import Batch, check_batch, check_preprocess, execute
-from outspan.policies.drawing import check_proposal, draw_several, find_defaults
+from outspan.policies.batch import Batch, check_batch, execute
+from outspan.policies.drawing import check_proposal, draw_several
 from outspan.policies.partners import check_same_class, partners_by_class
+from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
-from outspan.policies.strength import check_strength, strength_at
+from outspan.policies.strength import strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Inputs, Num
 from outspan.transforms.normalize import Preprocess
@@ -31,19 +32,18 @@ class Plain:
     propose: Proposal | Schedule
     _: KW_ONLY
     same_class: float = -1.0  # fraction of mixing partners that have the sample's class; -1 does not look at classes
-    classes: int  # number of classes, the width of the soft targets
-    defaults: str | Proposal = "none"  # transforms that are applied after those of the proposal, e.g. "flip"
-    preprocess: Preprocess | None = None  # usually `Normalize`; None scales pixels to [0, 1]
-    strength: float = 1.0  # scales the levels and probabilities of the proposal, not of the defaults
-    finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
-    steps: int | None = None  # total number of steps of the run; needed for `finish`
+    # The settings that all policies share; `Settings` describes them.
+    classes: int
+    defaults: str | Proposal = "none"
+    preprocess: Preprocess | None = None
+    strength: float = 1.0
+    finish: float = 0.0
+    steps: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_proposal(self.propose)
-        find_defaults(self.defaults)
-        check_preprocess(self.preprocess)
-        check_strength(self.strength, self.finish, self.steps)
+        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps)
         check_same_class(self.same_class)
 
     def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:

@@ -29,7 +29,7 @@ def any_of(steps: Sequence[Step], depth: int, *, replacement: bool = True) -> Pr
 
 def one_pair(steps: Sequence[Step]) -> Proposal:
     """Give every row one pair of adjacent steps (the first two, the next two, ...), chosen uniformly."""
-    return propose(steps, 2, partial(_pick_pair, np.uint64(len(steps) // 2)))
+    return propose(steps, 2, partial(pick_pair, len(steps) // 2))
 
 
 def uniform(
@@ -103,13 +103,15 @@ def _check_steps(function: str, steps: Sequence[object]) -> None:
         raise ValueError(f"{reason}: write {function}(Step(name), ...)")
 
 
-# The functions that pick are partials of module functions, not closures, because policies are pickled for other processes.
+# Here and in the other modules, `pick` is a module function or a partial of one: closures cannot be pickled, and policies are
+# pickled for other processes.
 def _pick_in_order(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
     return np.broadcast_to(np.arange(bits.shape[1]), bits.shape)
 
 
-def _pick_pair(pairs: np.uint64, bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
-    return 2 * (bits[:, :1] * pairs >> np.uint64(20)).astype(np.intp) + np.arange(2)
+def pick_pair(pairs: int, bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
+    """Turn the first 20 random bits of each row into one of `pairs` pairs of adjacent steps."""
+    return 2 * (bits[:, :1] * np.uint64(pairs) >> np.uint64(20)).astype(np.intp) + np.arange(2)
 
 
 def _pick_any(count: int, replacement: bool, bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -114,17 +114,29 @@ def merge(proposals: Sequence[Proposal | Schedule], counts: Sequence[int]) -> Pr
         return None
     nothing = Step("identity", probability=0.0)  # for proposals without steps
     tables = [sampler.steps if sampler.depth else [nothing] for sampler in samplers]
-    first = [sum(map(len, tables[:i])) for i in range(len(tables))]
-    ends = np.cumsum(counts)
-
-    def pick(bits: np.ndarray, generators: Sequence[np.random.Generator]) -> np.ndarray:
-        rows, picked = len(bits) // ends[-1], np.empty(bits.shape, dtype=np.intp)
-        for sampler, start, end, count in zip(samplers, first, ends, counts, strict=True):
-            where = slice((end - count) * rows, end * rows)
-            picked[where] = start + (sampler.pick(bits[where], generators[end - count : end]) if sampler.depth else 0)
-        return picked
-
+    starts = [sum(map(len, tables[:i])) for i in range(len(tables))]
+    picks = [sampler.pick if sampler.depth else _pick_first for sampler in samplers]
+    pick = partial(_pick_merged, picks, starts, counts)
     return _Sampler([step for table in tables for step in table], max(depths, default=0), pick)
+
+
+def _pick_first(bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
+    return np.zeros(bits.shape, dtype=np.intp)
+
+
+def _pick_merged(
+    picks: Sequence[Pick],
+    starts: Sequence[int],
+    counts: Sequence[int],
+    bits: np.ndarray,
+    generators: Sequence[np.random.Generator],
+) -> np.ndarray:
+    """Choose the steps of `counts[i]` batches with `picks[i]`, for each i. Its steps start at `starts[i]` in the table."""
+    rows, chosen, end = len(bits) // sum(counts), [], 0
+    for pick, start, count in zip(picks, starts, counts, strict=True):
+        first, end = end, end + count
+        chosen.append(start + pick(bits[first * rows : end * rows], generators[first:end]))
+    return np.concatenate(chosen)
 
 
 def join_batches(plans: Sequence[Plan], size: int) -> Plan:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypedDict
 
 from torch import nn
 
@@ -15,6 +14,7 @@ from outspan.policies.adversarial import Adversarial
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import blend, over_range, sequence, uniform
 from outspan.policies.protocols import Policy
+from outspan.policies.settings import Settings
 from outspan.policies.steps import Proposal, Schedule, Step
 from outspan.policies.uncertain import Uncertain
 from outspan.transforms.normalize import Preprocess
@@ -34,18 +34,6 @@ _AUTOAUGMENT_TABLES = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "ima
 _DEFAULTS = MappingProxyType({"images": tuple(published.DEFAULTS), "texts": ("none",)})
 
 
-class Common(TypedDict):
-    """The arguments that all policies take."""
-
-    classes: int
-    defaults: str
-    preprocess: Preprocess
-    strength: float
-    finish: float
-    steps: int
-    seed: int
-
-
 @dataclass(frozen=True)
 class Context:
     """What a policy is built from: the recipe, the model, and properties of the data."""
@@ -59,7 +47,7 @@ class Context:
     epoch_steps: int
 
     @property
-    def common(self) -> Common:
+    def settings(self) -> Settings:
         """The arguments that all policies take."""
         recipe = self.recipe
         return {
@@ -95,7 +83,7 @@ class Spec:
 
 def _plain(propose: Callable[[Context], Proposal | Schedule]) -> Callable[[Context], Plain]:
     """Return a function that builds a plain policy from a proposal."""
-    return lambda context: Plain(propose(context), same_class=context.recipe.same_class, **context.common)
+    return lambda context: Plain(propose(context), same_class=context.recipe.same_class, **context.settings)
 
 
 def _uncertain(context: Context) -> Uncertain:
@@ -108,7 +96,7 @@ def _uncertain(context: Context) -> Uncertain:
         select=_select(recipe.select),
         score=recipe.score,
         score_every=recipe.score_every,
-        **context.common,
+        **context.settings,
     )
 
 
@@ -120,7 +108,7 @@ def _adversarial(context: Context) -> Adversarial:
         subpolicies=recipe.subpolicies,
         lr=recipe.controller_lr,
         entropy=recipe.entropy,
-        **context.common,
+        **context.settings,
     )
 
 

@@ -13,11 +13,12 @@ from outspan import rng
 from outspan.devices import to_device
 from outspan.messages import shown
 from outspan.models.evaluating import evaluating
-from outspan.policies.batch import Batch, check_batch, check_preprocess, execute
-from outspan.policies.drawing import check_proposal, draw, find_defaults
+from outspan.policies.batch import Batch, check_batch, execute
+from outspan.policies.drawing import check_proposal, draw
 from outspan.policies.losses import soft_cross_entropy
+from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
-from outspan.policies.strength import check_strength, strength_at
+from outspan.policies.strength import strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Int64, Num
 from outspan.transforms.normalize import Preprocess
@@ -47,12 +48,13 @@ class Uncertain:
     score: str = "loss"  # or "excess": the loss minus its minimum for a mixed label
     score_every: int = 1  # k: score only every k-th step, and draw at random in the others
     loss: Callable[..., Tensor] = soft_cross_entropy  # (logits, soft targets, reduction="none") -> one loss per sample
-    classes: int | None = None  # number of classes; None: the number of the model's logits
-    defaults: str | Proposal = "none"  # transforms that are applied after those of the proposal, e.g. "flip"
-    preprocess: Preprocess | None = None  # usually `Normalize`; None scales pixels to [0, 1]
-    strength: float = 1.0  # scales the levels and probabilities of the proposal, not of the defaults
-    finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
-    steps: int | None = None  # total number of steps of the run; needed for `finish`
+    # The settings that all policies share; `Settings` describes them.
+    classes: int | None = None  # None: the number of the model's logits
+    defaults: str | Proposal = "none"
+    preprocess: Preprocess | None = None
+    strength: float = 1.0
+    finish: float = 0.0
+    steps: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -79,9 +81,7 @@ class Uncertain:
             how = 'a function of (logits, targets, reduction="none"), as torch.nn.functional has'
             raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
         check_proposal(self.propose)
-        find_defaults(self.defaults)
-        check_preprocess(self.preprocess)
-        check_strength(self.strength, self.finish, self.steps)
+        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps)
 
     def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Return `keep` augmented samples for each sample of the batch; those of one sample are adjacent."""

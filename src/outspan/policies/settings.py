@@ -1,0 +1,30 @@
+"""The settings that all policies share, and their checks."""
+
+from typing import TypedDict
+
+from outspan.policies.batch import check_preprocess
+from outspan.policies.drawing import find_defaults
+from outspan.policies.steps import Proposal
+from outspan.policies.strength import check_strength
+from outspan.transforms.normalize import Preprocess
+
+
+class Settings(TypedDict):
+    """The keyword arguments that all policies share: `Plain`, `Uncertain` and `Adversarial` have a field for each."""
+
+    classes: int  # number of classes, the width of the soft targets
+    defaults: str | Proposal  # transforms that are applied after those of the policy, e.g. "flip"
+    preprocess: Preprocess | None  # usually `Normalize`; None scales pixels to [0, 1]
+    strength: float  # scales the levels and probabilities of the policy's transforms, not of the defaults
+    finish: float  # last fraction of the steps, in which only the defaults are applied
+    steps: int | None  # total number of steps of the run; needed for `finish`
+    seed: int
+
+
+def check_settings(
+    defaults: str | Proposal, preprocess: Preprocess | None, strength: float, finish: float, steps: int | None
+) -> None:
+    """Raise a ValueError for a setting that no policy can use."""
+    find_defaults(defaults)
+    check_preprocess(preprocess)
+    check_strength(strength, finish, steps)

@@ -13,7 +13,7 @@ from outspan import Plain, rng
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.policies.drawing import draw
-from outspan.policies.files import FAST_AUTOAUGMENT, PBA, fast_autoaugment, pba
+from outspan.policies.files import FAST_AUTOAUGMENT_LEVELS, PBA_LEVELS, fast_autoaugment, pba
 from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
 
@@ -124,7 +124,7 @@ def test_a_function_that_does_more_is_refused_with_its_line(body, message, tmp_p
     ("text", "message"),
     [
         ('[\n[["Invert", 0.5, 0.5]]\n]', "line 2: a pair has 2 operations, got 1"),
-        ('[\n[["Invert", 0.5, 0.5],\n["Turn", 0.5, 0.5]]\n]', "line 3: unknown operation 'Turn', did you mean"),
+        ('[\n[["Invert", 0.5, 0.5],\n["Rotat", 0.5, 0.5]]\n]', "line 3: unknown operation 'Rotat', did you mean 'Rotate'"),
         ('[[["Invert", 1.5, 0.5], ["Invert", 0.5, 0.5]]]', r"line 1: the probability of Invert .* \[0, 1\], got 1.5"),
         ('[[["Invert", 1, -0.5], ["Invert", 0.5, 0.5]]]', r"line 1: the level of Invert must be a number .* got -0.5"),
         ('[[["Invert", 1, null], ["Invert", 0.5, 0.5]]]', "line 1: expected a name or a number, got 'null'"),
@@ -159,7 +159,7 @@ def test_a_function_that_is_not_there_is_refused_by_name(tmp_path):
 
 def policy(**numbers: tuple[int, int]) -> list[int]:
     """Return a policy's numbers: a probability and a magnitude of 10 for a transform's first place, 0 for all others."""
-    return [number for name in PBA for number in numbers.get(name, (0, 0))] + [0] * 30
+    return [number for name in PBA_LEVELS for number in numbers.get(name, (0, 0))] + [0] * 30
 
 
 def change(before, after, *, epoch, trial="1", clone="1") -> str:
@@ -281,7 +281,7 @@ def test_a_recipe_names_its_file_and_only_where_one_is_read(tmp_path):
 
 def test_every_level_of_both_formats_is_one_that_our_transforms_take(tmp_path):
     fractions = [k / 20 for k in range(21)]
-    pairs = [[[name, 1, fraction], [name, 1, 1 - fraction]] for name in FAST_AUTOAUGMENT for fraction in fractions]
+    pairs = [[[name, 1, fraction], [name, 1, 1 - fraction]] for name in FAST_AUTOAUGMENT_LEVELS for fraction in fractions]
     fast_autoaugment(write(tmp_path / "p.json", pairs))
     for magnitude in range(11):
         numbers = [10, magnitude] * 30

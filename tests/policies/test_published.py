@@ -9,7 +9,7 @@ import torch
 import outspan
 from conftest import magnitudes, make_images
 from outspan import apply, mix_labels, rng
-from outspan.policies.published import AUTOAUGMENT, BASELINES, DEFAULTS
+from outspan.policies.published import AUTOAUGMENT_PAIRS, BASELINES, DEFAULTS
 from pillow import apply_with_pillow
 
 FOURTEEN = {
@@ -58,10 +58,10 @@ def test_uniformaugment_applies_half_of_two():
     assert len({round(level, 3) for level in plan.levels.flatten().tolist()}) > 1000
 
 
-@pytest.mark.parametrize("data", AUTOAUGMENT)
+@pytest.mark.parametrize("data", AUTOAUGMENT_PAIRS)
 def test_autoaugment_draws_25_pairs_alike(data):
-    assert len(AUTOAUGMENT[data]) == 25
-    assert all(len(pair.split(", ")) == 2 for pair in AUTOAUGMENT[data])
+    assert len(AUTOAUGMENT_PAIRS[data]) == 25
+    assert all(len(pair.split(", ")) == 2 for pair in AUTOAUGMENT_PAIRS[data])
     plan = outspan.autoaugment(data)(2000, rng=rng.generator(0))
     assert plan.ops.shape == (2000, 2)
 

@@ -8,7 +8,7 @@ import torch
 
 from conftest import FAST, make_images, run_on
 from outspan import TRANSFORMS, Normalize, apply, rng, uniform
-from outspan.transforms.normalize import SCALE, Preprocess
+from outspan.transforms.normalize import DEFAULT_PREPROCESS, Preprocess
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -88,13 +88,13 @@ def test_execute_is_apply_and_normalize_with_the_mean_as_fill():
     normalize = Normalize((0.5, 0.25, 1.2), (0.5, 0.5, 0.5))
     assert normalize.fill == (128, 64, 255)
     assert torch.equal(normalize.execute(images, plan), normalize(apply(images, plan, fill=normalize.fill)))
-    assert torch.equal(SCALE.execute(images, plan), (apply(images, plan).double() / 255).float())
-    assert torch.equal(SCALE(images), (images.double() / 255).float())
+    assert torch.equal(DEFAULT_PREPROCESS.execute(images, plan), (apply(images, plan).double() / 255).float())
+    assert torch.equal(DEFAULT_PREPROCESS(images), (images.double() / 255).float())
     assert isinstance(normalize, Preprocess)
 
 
 def test_inputs_that_are_not_images_are_refused():
-    for preprocess in (Normalize(MEAN, STD), SCALE):
+    for preprocess in (Normalize(MEAN, STD), DEFAULT_PREPROCESS):
         for inputs, description in ((["a film"], "a list of str"), (torch.zeros(2, 3), r"torch.float32 \[2, 3\]")):
             with pytest.raises(ValueError, match=rf"images must be a uint8 tensor \[B, C, H, W\], got {description}"):
                 preprocess.check(inputs)

@@ -16,7 +16,7 @@ from outspan.data.sets import noun_of
 from outspan.devices import find_device
 from outspan.files import write_json
 from outspan.messages import shown
-from outspan.policies.table import check_noun, check_recipe, find_policy, with_own_crops
+from outspan.policies.table import check_noun, check_recipe, find_policy, policies_with_crops
 from outspan.recipe_keys import RecipeKeys
 from outspan.training.pool import Watch, named, run_all, unwatched
 from outspan.training.run import Summary
@@ -163,7 +163,7 @@ def _recipes(recipe: Recipe, policies: Sequence[str]) -> dict[str, Recipe]:
         recipes[name] = replace(recipe, policy=name, policy_file=policy_file)
         check_recipe(recipes[name])
         check_noun(recipes[name], noun_of(recipe.data))
-    cropped = with_own_crops(recipes, recipe.data)
+    cropped = policies_with_crops(recipes, recipe.data)
     if cropped and len(cropped) < len(recipes) and recipe.defaults == "none":
         fair = "For a fair comparison set defaults to flip or cifar-cutout, e.g. `--set defaults=flip`."
         warnings.warn(f"only `{cropped[0]}` crops and flips. {fair}", stacklevel=3)

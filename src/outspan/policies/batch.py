@@ -6,7 +6,7 @@ from torch import Tensor
 
 from outspan.plan import Plan
 from outspan.shapes import Float32, Inputs, Int64, Normalized, Num
-from outspan.transforms.normalize import SCALE, Preprocess
+from outspan.transforms.normalize import DEFAULT_PREPROCESS, Preprocess
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ def check_preprocess(preprocess: object) -> None:
 
 def check_batch(inputs: Inputs, labels: Num[Tensor, "B ..."], preprocess: Preprocess | None) -> None:
     """Raise a ValueError unless `preprocess` takes the inputs and there is one label per sample."""
-    (preprocess or SCALE).check(inputs)
+    (preprocess or DEFAULT_PREPROCESS).check(inputs)
     if not isinstance(labels, Tensor):
         raise ValueError(f"labels must be a torch tensor, [B] or [B, classes], got {type(labels).__name__}")
     if labels.ndim == 0 or len(inputs) != len(labels):
@@ -44,4 +44,4 @@ def check_batch(inputs: Inputs, labels: Num[Tensor, "B ..."], preprocess: Prepro
 
 def execute(inputs: Inputs, plan: Plan, preprocess: Preprocess | None) -> Tensor:
     """Apply a plan and preprocess the outputs for the model; None scales bytes to [0, 1]."""
-    return (preprocess or SCALE).execute(inputs, plan)
+    return (preprocess or DEFAULT_PREPROCESS).execute(inputs, plan)

@@ -17,6 +17,7 @@ import numpy as np
 from outspan.messages import shown, unknown
 from outspan.policies.lists import find_list, items_of, read_text, refuse, value_of
 from outspan.policies.proposals import one_pair
+from outspan.policies.published import factor_level
 from outspan.policies.sampler import propose
 from outspan.policies.steps import Proposal, Schedule, Step
 
@@ -27,16 +28,12 @@ def _no_level(_: float) -> float:
     return 0.0
 
 
-def _factor(fraction: float) -> float:
-    return 2 * fraction - 1  # factors from 0.1 to 1.9, the identity in the middle
-
-
 def _from_middle(fraction: float) -> float:
     return abs(2 * fraction - 1)  # the published range is symmetric about 0
 
 
 # The code of arXiv:1905.00397: its names, our names, and the level at a fraction of the published range.
-FAST_AUTOAUGMENT: Mapping[str, tuple[str, Callable[[float], float]]] = MappingProxyType(
+FAST_AUTOAUGMENT_LEVELS: Mapping[str, tuple[str, Callable[[float], float]]] = MappingProxyType(
     {
         "ShearX": ("shear_x", _from_middle),  # up to 0.3
         "ShearY": ("shear_y", _from_middle),
@@ -48,16 +45,16 @@ FAST_AUTOAUGMENT: Mapping[str, tuple[str, Callable[[float], float]]] = MappingPr
         "Equalize": ("equalize", _no_level),
         "Solarize": ("solarize", lambda fraction: 1 - fraction),  # thresholds from 0 to 256
         "Posterize": ("posterize", lambda fraction: (4 - int(4 * fraction)) / 4),  # 4 to 8 bits, rounded down
-        "Contrast": ("contrast", _factor),
-        "Color": ("color", _factor),
-        "Brightness": ("brightness", _factor),
-        "Sharpness": ("sharpness", _factor),
+        "Contrast": ("contrast", factor_level),
+        "Color": ("color", factor_level),
+        "Brightness": ("brightness", factor_level),
+        "Sharpness": ("sharpness", factor_level),
         "Cutout": ("cutout", lambda fraction: 0.4 * fraction),  # up to a fifth of the side
     }
 )
 
 # The code of arXiv:1905.05393: the order of its numbers, and the level of a magnitude from 0 to 10 for 32-pixel images.
-PBA: Mapping[str, Callable[[float], float]] = MappingProxyType(
+PBA_LEVELS: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {
         "auto_contrast": _no_level,
         "equalize": _no_level,
@@ -65,10 +62,10 @@ PBA: Mapping[str, Callable[[float], float]] = MappingProxyType(
         "rotate": lambda magnitude: magnitude / 10,
         "posterize": lambda magnitude: (4 + int(0.4 * magnitude)) / 4,  # 4 bits to 0 bits
         "solarize": lambda magnitude: int(25.6 * magnitude) / 256,
-        "color": lambda magnitude: _factor(magnitude / 10),
-        "contrast": lambda magnitude: _factor(magnitude / 10),
-        "brightness": lambda magnitude: _factor(magnitude / 10),
-        "sharpness": lambda magnitude: _factor(magnitude / 10),
+        "color": lambda magnitude: factor_level(magnitude / 10),
+        "contrast": lambda magnitude: factor_level(magnitude / 10),
+        "brightness": lambda magnitude: factor_level(magnitude / 10),
+        "sharpness": lambda magnitude: factor_level(magnitude / 10),
         "shear_x": lambda magnitude: magnitude / 10,
         "shear_y": lambda magnitude: magnitude / 10,
         "translate_x": lambda magnitude: magnitude / 10,  # up to 10 pixels
@@ -77,7 +74,7 @@ PBA: Mapping[str, Callable[[float], float]] = MappingProxyType(
     }
 )
 _COUNTS = (0.2, 0.5)  # cumulative: 20 % of the images get no transform, 30 % get one, 50 % get two
-_NUMBERS = 4 * len(PBA)  # every transform twice, each with a probability and a magnitude
+_NUMBERS = 4 * len(PBA_LEVELS)  # every transform twice, each with a probability and a magnitude
 
 
 def file_and_function(file: str) -> tuple[str, str]:
@@ -115,8 +112,8 @@ def pba(file: str, *, searched: int, epochs: int, epoch_steps: int) -> Schedule:
 
 def _pba_proposal(numbers: list[int]) -> Proposal:
     """Return the proposal of a policy: the transforms in random order, each with its probability, until 0, 1 or 2 apply."""
-    names = [*PBA, *PBA]
-    levels = [PBA[name](numbers[2 * i + 1]) for i, name in enumerate(names)]
+    names = [*PBA_LEVELS, *PBA_LEVELS]
+    levels = [PBA_LEVELS[name](numbers[2 * i + 1]) for i, name in enumerate(names)]
     steps = [Step(name, level, level, mirrored=name in _MIRRORED) for name, level in zip(names, levels, strict=True)]
     return propose([*steps, Step("identity")], 2, partial(_pick_drawn, np.array(numbers[::2]) / 10))
 
@@ -150,12 +147,12 @@ def _read_step(path: str, step: ast.expr) -> Step:
     name, probability, fraction = (value_of(path, part) for part in parts)
     if not isinstance(name, str):
         refuse(path, step, f"an operation begins with its name, got {shown(name)}")
-    if name not in FAST_AUTOAUGMENT:
-        refuse(path, step, str(unknown("operation", name, FAST_AUTOAUGMENT)))
+    if name not in FAST_AUTOAUGMENT_LEVELS:
+        refuse(path, step, str(unknown("operation", name, FAST_AUTOAUGMENT_LEVELS)))
     for quantity, number in (("probability", probability), ("level", fraction)):
         if type(number) not in (int, float) or not 0 <= number <= 1:
             refuse(path, step, f"the {quantity} of {name} must be a number in [0, 1], got {shown(number)}")
-    transform, level_of = FAST_AUTOAUGMENT[name]
+    transform, level_of = FAST_AUTOAUGMENT_LEVELS[name]
     level = level_of(fraction)
     return Step(transform, level, level, probability, mirrored=transform in _MIRRORED)
 

@@ -24,8 +24,8 @@ def partners_by_class(
     """Redraw the partners of mixing steps: with probability `fraction` from the image's own class, else from another class.
 
     The plan has one batch of outputs per generator, and partners come from the same batch. A partner is uniform over the
-    allowed images; if there is none, the image is its own partner. Rows that mix in their own image, as those of AugMix, keep
-    their partners.
+    allowed images; if there is none, the image is its own partner. Rows that blend several versions of the same image (AugMix)
+    keep their partners.
     """
     if labels.is_floating_point() or labels.ndim != 1:
         raise ValueError(f"same_class needs class numbers [B], got {labels.dtype} {list(labels.shape)}")

@@ -13,6 +13,8 @@ from outspan.policies.proposals import any_of, one_pair, sequence
 from outspan.policies.steps import Proposal, Step
 from outspan.transforms.table import TRANSFORMS
 
+_FACTORS = ("brightness", "color", "contrast", "sharpness")
+
 
 def _largest_levels(*, degrees: float, shear: float, shift: float, factor: float, bits: int) -> dict[str, float]:
     """Return the largest level of each of the 14 common transforms; it is 0 for ungraded ones."""
@@ -24,21 +26,21 @@ def _largest_levels(*, degrees: float, shear: float, shift: float, factor: float
         "translate_y": shift / (10 / 32),
         "posterize": bits / 4,
         "solarize": 1.0,
-        **dict.fromkeys(("brightness", "color", "contrast", "sharpness"), factor / 0.9),
+        **dict.fromkeys(_FACTORS, factor / 0.9),
         **dict.fromkeys(("identity", "auto_contrast", "equalize"), 0.0),
     }
     return {name: min(level[name], TRANSFORMS[name].limit) for name in sorted(level)}
 
 
 # arXiv:1909.13719 uses AutoAugment's ranges (arXiv:1805.09501, Table 6): 150 of 331 pixels, 30 degrees, 4 to 8 bits.
-RANDAUGMENT = MappingProxyType(_largest_levels(degrees=30, shear=0.3, shift=150 / 331, factor=0.9, bits=4))
+RANDAUGMENT_LEVELS = MappingProxyType(_largest_levels(degrees=30, shear=0.3, shift=150 / 331, factor=0.9, bits=4))
 
 
 def randaugment(depth: int = 2, magnitude: float = 9) -> Proposal:
     """RandAugment (arXiv:1909.13719): `depth` of 14 transforms, all at magnitude/30 of their range, with random sign."""
     if not 0 <= magnitude <= 30:
         raise ValueError(f"magnitude must lie in [0, 30], got {magnitude}")
-    levels = {name: largest * magnitude / 30 for name, largest in RANDAUGMENT.items()}
+    levels = {name: largest * magnitude / 30 for name, largest in RANDAUGMENT_LEVELS.items()}
     return any_of([Step(name, level, level, mirrored=TRANSFORMS[name].signed) for name, level in levels.items()], depth)
 
 
@@ -57,15 +59,15 @@ def uniformaugment(depth: int = 2) -> Proposal:
 
     Its transforms are those of Fast AutoAugment: with inversion and cutout up to a fifth of the side, without identity.
     """
-    largest = {name: top for name, top in RANDAUGMENT.items() if name != "identity"} | {"invert": 0.0, "cutout": 0.4}
+    largest = {name: top for name, top in RANDAUGMENT_LEVELS.items() if name != "identity"} | {"invert": 0.0, "cutout": 0.4}
     return any_of([Step(name, 0.0, top, 0.5, mirrored=TRANSFORMS[name].signed) for name, top in largest.items()], depth)
 
 
 def autoaugment(data: str = "cifar") -> Proposal:
     """AutoAugment (arXiv:1805.09501): one of the 25 published pairs for "cifar", "svhn" or "imagenet"."""
-    if data not in AUTOAUGMENT:
-        raise ValueError(f"data must be one of {', '.join(AUTOAUGMENT)}, got {data!r}")
-    return one_pair([_published(*step.split()) for pair in AUTOAUGMENT[data] for step in pair.split(", ")])
+    if data not in AUTOAUGMENT_PAIRS:
+        raise ValueError(f"data must be one of {', '.join(AUTOAUGMENT_PAIRS)}, got {data!r}")
+    return one_pair([_published(*step.split()) for pair in AUTOAUGMENT_PAIRS[data] for step in pair.split(", ")])
 
 
 def _published(name: str, probability: str, magnitude: str = "0") -> Step:
@@ -75,10 +77,15 @@ def _published(name: str, probability: str, magnitude: str = "0") -> Step:
 
 def at_fraction(name: str, fraction: float, probability: float = 1.0) -> Step:
     """Return the step of a transform at a fraction of AutoAugment's range."""
-    if name in ("brightness", "color", "contrast", "sharpness"):  # factors from 0.1 to 1.9, the identity in the middle
-        return Step(name, 2 * fraction - 1, 2 * fraction - 1, probability)
-    largest = 2 * 60 / 331 if name == "cutout" else RANDAUGMENT.get(name, 0.0)
+    if name in _FACTORS:
+        return Step(name, factor_level(fraction), factor_level(fraction), probability)
+    largest = 2 * 60 / 331 if name == "cutout" else RANDAUGMENT_LEVELS.get(name, 0.0)
     return Step(name, largest * fraction, largest * fraction, probability, mirrored=TRANSFORMS[name].signed)
+
+
+def factor_level(fraction: float) -> float:
+    """Return the level of brightness, color, contrast or sharpness at a fraction of the factors from 0.1 to 1.9."""
+    return 2 * fraction - 1
 
 
 def mixup(alpha: float = 1.0) -> Proposal:
@@ -107,7 +114,7 @@ def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float 
     if not 0 < severity <= 10:
         raise ValueError(f"severity must lie in (0, 10], got {severity}")
     largest = _largest_levels(degrees=30, shear=0.3, shift=1 / 3, factor=0, bits=4)
-    names = [name for name in largest if name not in ("identity", "brightness", "color", "contrast", "sharpness")]
+    names = [name for name in largest if name not in ("identity", *_FACTORS)]
     low, high = 0.01, severity / 10
     graded = [Step(n, low * largest[n], high * largest[n], mirrored=TRANSFORMS[n].signed) for n in names if n != "posterize"]
     chains = any_of([*graded, Step("posterize", 1.0, 1 + high)], depth)
@@ -140,10 +147,13 @@ def _draw_augmix(
 
 
 def _corners(images: torch.Tensor, chains: torch.Tensor, empty: float) -> torch.Tensor:
-    """Return a block matrix: the late steps of the images above the early steps of the chains, `empty` in the other blocks."""
-    early = images.new_full((len(images), chains.shape[1]), empty)
-    late = chains.new_full((len(chains), images.shape[1]), empty)
-    return torch.cat([torch.cat([early, images], dim=1), torch.cat([chains, late], dim=1)])
+    """Return a block matrix. Rows: images, then chains. Columns: steps of the chains, then blending steps.
+
+    `images` are the blending steps of the images, and `chains` the steps of the chains. The other two blocks are `empty`.
+    """
+    above = images.new_full((len(images), chains.shape[1]), empty)
+    below = chains.new_full((len(chains), images.shape[1]), empty)
+    return torch.cat([torch.cat([above, images], dim=1), torch.cat([chains, below], dim=1)])
 
 
 _CROP = Step("random_crop")  # 4 of 32 pixels, reflected
@@ -170,13 +180,12 @@ BASELINES: Mapping[str, Proposal] = MappingProxyType(
         "none": sequence(),
         "cifar": sequence(_CROP, _FLIP),
         "svhn": sequence(Step("cutout")),  # on every image, without a crop
-        "imagenet": sequence(Step("resized_crop"), _FLIP),
         "imagenet-cropped": sequence(_FLIP),
     }
 )
 
 # arXiv:1805.09501, Tables 7 to 9: transform, probability, magnitude of 9.
-AUTOAUGMENT: Mapping[str, tuple[str, ...]] = MappingProxyType(
+AUTOAUGMENT_PAIRS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "cifar": (
             "invert 0.1, contrast 0.2 6",

@@ -81,16 +81,16 @@ class Spec:
         return "policy_file" in self.keys
 
 
-def _plain(propose: Callable[[Context], Proposal | Schedule]) -> Callable[[Context], Plain]:
+def _build_plain(propose: Callable[[Context], Proposal | Schedule]) -> Callable[[Context], Plain]:
     """Return a function that builds a plain policy from a proposal."""
     return lambda context: Plain(propose(context), same_class=context.recipe.same_class, **context.settings)
 
 
-def _uncertain(context: Context) -> Uncertain:
+def _build_uncertain(context: Context) -> Uncertain:
     recipe = context.recipe
     return Uncertain(
         context.model,
-        _uniform(context),
+        _propose_uniform(context),
         candidates=recipe.candidates,
         keep=recipe.keep,
         select=_select(recipe.select),
@@ -100,7 +100,7 @@ def _uncertain(context: Context) -> Uncertain:
     )
 
 
-def _adversarial(context: Context) -> Adversarial:
+def _build_adversarial(context: Context) -> Adversarial:
     recipe = context.recipe
     return Adversarial(
         update_every=context.epoch_steps,
@@ -112,12 +112,12 @@ def _adversarial(context: Context) -> Adversarial:
     )
 
 
-def _pba(context: Context) -> Schedule:
+def _propose_pba(context: Context) -> Schedule:
     recipe, epoch_steps = context.recipe, context.epoch_steps
     return files.pba(recipe.policy_file, searched=recipe.policy_epochs, epochs=recipe.epochs, epoch_steps=epoch_steps)
 
 
-def _uniform(context: Context) -> Proposal:
+def _propose_uniform(context: Context) -> Proposal:
     recipe = context.recipe
     names = parse_transforms(recipe.transforms)
     return uniform(recipe.depth, transforms=names, probability=recipe.probability, profile=recipe.profile)
@@ -129,32 +129,38 @@ def _steps(context: Context) -> list[Step]:
     return [over_range(name, recipe.probability, recipe.profile) for name in parse_transforms(recipe.transforms)]
 
 
-_UNIFORM = ("transforms", "depth", "probability", "profile")
-_LISTED = ("transforms", "probability", "profile")
-_CHOOSING = ("candidates", "keep", "select", "score", "score_every")
-_LEARNING = ("adversaries", "subpolicies", "controller_lr", "entropy")
+_UNIFORM_KEYS = ("transforms", "depth", "probability", "profile")
+_LISTED_KEYS = ("transforms", "probability", "profile")
+_CHOOSING_KEYS = ("candidates", "keep", "select", "score", "score_every")
+_LEARNING_KEYS = ("adversaries", "subpolicies", "controller_lr", "entropy")
 _ALL_NOUNS = ("images", "texts")
 POLICIES: Mapping[str, Spec] = MappingProxyType(
     {
-        "none": Spec(_plain(lambda context: sequence()), nouns=_ALL_NOUNS),
-        "baseline": Spec(_plain(lambda context: published.BASELINES[context.benchmark]), crops=True),
-        "random": Spec(_plain(_uniform), _UNIFORM, _ALL_NOUNS),
-        "uncertain": Spec(_uncertain, (*_UNIFORM, *_CHOOSING), _ALL_NOUNS, uses_model=True, rows=lambda recipe: recipe.keep),
+        "none": Spec(_build_plain(lambda context: sequence()), nouns=_ALL_NOUNS),
+        "baseline": Spec(_build_plain(lambda context: published.BASELINES[context.benchmark]), crops=True),
+        "random": Spec(_build_plain(_propose_uniform), _UNIFORM_KEYS, _ALL_NOUNS),
+        "uncertain": Spec(
+            _build_uncertain, (*_UNIFORM_KEYS, *_CHOOSING_KEYS), _ALL_NOUNS, uses_model=True, rows=lambda recipe: recipe.keep
+        ),
         "randaugment": Spec(
-            _plain(lambda context: published.randaugment(context.recipe.depth, context.recipe.magnitude)),
+            _build_plain(lambda context: published.randaugment(context.recipe.depth, context.recipe.magnitude)),
             ("depth", "magnitude"),
         ),
-        "trivialaugment": Spec(_plain(lambda context: published.trivialaugment(side=context.shape[-1]))),
-        "uniformaugment": Spec(_plain(lambda context: published.uniformaugment(context.recipe.depth)), ("depth",)),
-        "autoaugment": Spec(_plain(lambda context: published.autoaugment(_AUTOAUGMENT_TABLES.get(context.benchmark, "cifar")))),
-        "augmix": Spec(_plain(lambda context: published.augmix())),
-        "mixup": Spec(_plain(lambda context: published.mixup())),
-        "cutmix": Spec(_plain(lambda context: published.cutmix())),
-        "fastautoaugment": Spec(_plain(lambda context: files.fast_autoaugment(context.recipe.policy_file)), ("policy_file",)),
-        "pba": Spec(_plain(_pba), ("policy_file", "policy_epochs")),
-        "adversarial": Spec(_adversarial, _LEARNING, uses_model=True, rows=lambda recipe: recipe.adversaries),
-        "sequence": Spec(_plain(lambda context: sequence(*_steps(context))), _LISTED, _ALL_NOUNS),
-        "blend": Spec(_plain(lambda context: blend(*_steps(context))), _LISTED),
+        "trivialaugment": Spec(_build_plain(lambda context: published.trivialaugment(side=context.shape[-1]))),
+        "uniformaugment": Spec(_build_plain(lambda context: published.uniformaugment(context.recipe.depth)), ("depth",)),
+        "autoaugment": Spec(
+            _build_plain(lambda context: published.autoaugment(_AUTOAUGMENT_TABLES.get(context.benchmark, "cifar")))
+        ),
+        "augmix": Spec(_build_plain(lambda context: published.augmix())),
+        "mixup": Spec(_build_plain(lambda context: published.mixup())),
+        "cutmix": Spec(_build_plain(lambda context: published.cutmix())),
+        "fastautoaugment": Spec(
+            _build_plain(lambda context: files.fast_autoaugment(context.recipe.policy_file)), ("policy_file",)
+        ),
+        "pba": Spec(_build_plain(_propose_pba), ("policy_file", "policy_epochs")),
+        "adversarial": Spec(_build_adversarial, _LEARNING_KEYS, uses_model=True, rows=lambda recipe: recipe.adversaries),
+        "sequence": Spec(_build_plain(lambda context: sequence(*_steps(context))), _LISTED_KEYS, _ALL_NOUNS),
+        "blend": Spec(_build_plain(lambda context: blend(*_steps(context))), _LISTED_KEYS),
     }
 )
 
@@ -222,7 +228,7 @@ def ignored_keys(keys: Iterable[str], policy: str) -> list[str]:
     return [key for key in keys if key in others and key not in POLICIES[policy].keys]
 
 
-def with_own_crops(policies: Iterable[str], data: str) -> list[str]:
+def policies_with_crops(policies: Iterable[str], data: str) -> list[str]:
     """Return the policies that crop and flip the images of a data set without any `defaults`."""
     return [name for name in policies if POLICIES[name].crops and _BENCHMARKS.get(data) != "none"]
 

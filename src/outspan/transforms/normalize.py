@@ -130,7 +130,7 @@ class Scale:
         _as_images(inputs)
 
 
-SCALE: Preprocess = Scale()  # what policies use without `preprocess`
+DEFAULT_PREPROCESS: Preprocess = Scale()  # what policies use without `preprocess`
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,7 @@ from pathlib import Path
 from fuzz.contract import attempt
 from fuzz.mutate import Draw, mutate, mutate_json, pick
 from outspan import Plan, rng
-from outspan.policies.files import FAST_AUTOAUGMENT, PBA, fast_autoaugment, pba
+from outspan.policies.files import FAST_AUTOAUGMENT_LEVELS, PBA_LEVELS, fast_autoaugment, pba
 from outspan.transforms.apply import check_plan
 
 
@@ -18,7 +18,7 @@ def make(draw: Draw) -> bytes:
 
 def _list(draw: Draw) -> list:
     def operation() -> list:
-        return [pick(draw, [*FAST_AUTOAUGMENT]), round(draw.random(), 2), round(draw.random(), 2)]
+        return [pick(draw, [*FAST_AUTOAUGMENT_LEVELS]), round(draw.random(), 2), round(draw.random(), 2)]
 
     pairs = [[operation(), operation()] for _ in range(int(draw.integers(1, 6)))]
     return mutate_json(pairs, draw) if draw.random() < 0.3 else pairs
@@ -40,7 +40,7 @@ def _code(draw: Draw) -> bytes:
 def _log(draw: Draw) -> bytes:
     lines = []
     for epoch in sorted(draw.integers(0, 200, int(draw.integers(1, 4))).tolist()):
-        policy = draw.integers(0, 11, 4 * len(PBA)).tolist()
+        policy = draw.integers(0, 11, 4 * len(PBA_LEVELS)).tolist()
         line = ["3", "3", epoch, epoch, policy, {"hp_policy": policy} if draw.random() < 0.3 else policy]
         lines.append(repr(mutate_json(line, draw) if draw.random() < 0.2 else line))
     return "\n".join(lines).encode()

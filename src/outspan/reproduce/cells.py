@@ -13,7 +13,7 @@ from outspan.comparison.statistics import mean_and_std
 from outspan.config import Recipe, check_scale, scaled, stored_recipe
 from outspan.files import commit, write_json
 from outspan.messages import first_line
-from outspan.reproduce.methods import METHODS, POLICY_FILES, needs_file, recipe_of
+from outspan.reproduce.methods import METHODS, POLICY_FILES, needs_file, recipe_of, row_recipe
 from outspan.reproduce.paper import Item, find_item
 from outspan.reproduce.status import missing_data
 from outspan.training import checkpoint
@@ -125,7 +125,7 @@ def plan_cells(
         for method in methods:
             paper = item.cells.get(row, {}).get(method, "-")
             if method in POLICY_FILES and method not in policy_files:
-                recipe_of(item, row, "baseline")  # refuses an unknown row
+                row_recipe(item, row)  # refuses an unknown row
                 yield Cell(row, method, paper, why_not=needs_file(method)), None
                 continue
             recipe = recipe_of(item, row, method, file=policy_files.get(method, ""))

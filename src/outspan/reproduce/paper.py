@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 from outspan.data.sets import IMAGENET
 from outspan.messages import unknown
+from outspan.recipe_keys import RecipeKeys
 from outspan.transforms.table import TRANSFORMS
 
 
@@ -20,7 +20,7 @@ class Item:
     results: tuple[str, ...] = ()  # glob patterns of files in results/
     page: str = ""  # the page that compares the results with the paper
     cells: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # the paper's numbers, by row and method
-    changes: Mapping[str, Any] = field(default_factory=dict)  # changes to the recipe of the method "uncertain"
+    changes: Mapping[str, RecipeKeys] = field(default_factory=dict)  # by method, changes to its recipe
 
 
 # The rows of the paper's comparisons, and the recipe in recipes/paper of each. It is the recipe of the method "uncertain".
@@ -121,7 +121,7 @@ PAPER: Mapping[str, Item] = MappingProxyType(
                 "cifar10/wrn-28-10": {"adv-aa": "98.10 ± 0.15", "uncertain": "98.16 ± 0.05"},
                 "cifar100/wrn-28-10": {"adv-aa": "84.51 ± 0.18", "uncertain": "85.02 ± 0.18"},
             },
-            changes={"candidates": 8, "keep": 4},
+            changes={"uncertain": {"candidates": 8, "keep": 4}},
         ),
         "figure-5": Item(
             "cost of training relative to RandAugment (a table in the text): Adv. AA 8, the paper's about 1.5",

@@ -1,15 +1,45 @@
 """The status of a table or figure: measured, runnable, or which data it needs."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias, TypedDict, final
 
 from outspan.config import read_recipe
 from outspan.data.sets import SETS, missing_files, root
 from outspan.files import HOME
 from outspan.reproduce.paper import PAPER, ROWS, Item, find_item
+
+
+class _RecipeContent(TypedDict):
+    model: str
+    epochs: int
+
+
+class _CellContent(TypedDict):
+    row: str
+    method: str
+    accuracies: list[float]
+
+
+@final
+class _StudyContent(TypedDict):
+    settings: _RecipeContent
+    seeds: list[int]
+
+
+@final
+class _RunContent(TypedDict):
+    recipe: _RecipeContent
+
+
+@final
+class _TableContent(TypedDict):
+    scale: float
+    cells: list[_CellContent]
+
+
+_Content: TypeAlias = _StudyContent | _RunContent | _TableContent  # the keys of a result file that are read here
 
 
 @dataclass(frozen=True)
@@ -103,19 +133,21 @@ def result_files(item: Item) -> list[ResultFile]:
 
 def _read_result(path: Path) -> ResultFile:
     try:
-        content = json.loads(path.read_text())
+        content: _Content = json.loads(path.read_text())
         return ResultFile(path, _setting(content), _full_cells(content))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path}: not a result file of outspan; remove it from results/") from None
 
 
-def _full_cells(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _full_cells(content: _Content) -> tuple[tuple[str, str], ...]:
     """Return the cells that a result of `reproduce` has at full scale."""
-    cells = content.get("cells", ())
-    return tuple((cell["row"], cell["method"]) for cell in cells if cell["accuracies"] and content["scale"] == 1)
+    if "cells" not in content:
+        return ()
+    is_full = content["scale"] == 1
+    return tuple((cell["row"], cell["method"]) for cell in content["cells"] if cell["accuracies"] and is_full)
 
 
-def _setting(content: Mapping[str, Any]) -> str:
+def _setting(content: _Content) -> str:
     """Return how the numbers of a file were made: model and epochs of a study or a run, or the cells of a table."""
     if "settings" in content:
         return f" ({content['settings']['model']}, {content['settings']['epochs']} epochs, {len(content['seeds'])} seeds)"

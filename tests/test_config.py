@@ -182,6 +182,10 @@ def test_a_run_starts_at_the_limits_of_every_number(key, tmp_path, one_thread):
 def test_a_missing_file_is_said(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         read_recipe(tmp_path / "none.toml")
+    with pytest.raises(ValueError, match="recipe file 'digits' not found; for a data set use --data digits"):
+        read_recipe(Path("digits"))
+    with pytest.raises(ValueError, match=f"a folder, not a recipe file; for a folder of data use --data {tmp_path}"):
+        read_recipe(tmp_path)
 
 
 def test_a_scaled_recipe_keeps_at_least_one_of_each():

@@ -119,9 +119,11 @@ def read_values(path: Path) -> dict[str, Any]:
         with open(_find_recipe(path), "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
+        if path.suffix == ".toml":
+            raise ValueError(f"{path}: no such file") from None
+        raise ValueError(f"recipe file {str(path)!r} not found; for a data set use --data {path}") from None
     except IsADirectoryError:
-        raise ValueError(f"{path}: a folder, not a recipe; use --data for a folder of data") from None
+        raise ValueError(f"{path}: a folder, not a recipe file; for a folder of data use --data {path}") from None
     except (ValueError, OSError, RecursionError) as error:  # ValueError: TOMLDecodeError, not UTF-8, or too many digits
         raise ValueError(f"{path}: not TOML ({first_line(error)})") from None
 
@@ -170,7 +172,7 @@ def read_changes(changes: Sequence[str]) -> dict[str, str]:
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals:
-            raise ValueError(f"a change must be key=value, got {shown(change)}")
+            raise ValueError(f"--set needs key=value, e.g. --set lr=0.1, got {shown(change)}")
         values[key.strip()] = value.strip()
     return values
 

@@ -1,14 +1,74 @@
 """Parts of error messages."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
+
+# Names that other libraries use, and the names that they have here.
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        # keys of a recipe
+        "accumulation_steps": "accumulate",
+        "arch": "model",
+        "augmentation": "policy",
+        "batch_size": "batch",
+        "clip_grad": "clip",
+        "dataset": "data",
+        "ema_decay": "ema",
+        "grad_clip": "clip",
+        "gradient_accumulation_steps": "accumulate",
+        "image_size": "size",
+        "img_size": "size",
+        "l2": "weight_decay",
+        "learning_rate": "lr",
+        "lr_scheduler": "schedule",
+        "max_epochs": "epochs",
+        "max_grad_norm": "clip",
+        "max_length": "length",
+        "num_epochs": "epochs",
+        "num_ops": "depth",
+        "pretrained": "weights",
+        "random_seed": "seed",
+        "scheduler": "schedule",
+        "smoothing": "label_smoothing",
+        "wd": "weight_decay",
+        # models and policies
+        "aa": "autoaugment",
+        "cnn": "convnet",
+        "ra": "randaugment",
+        "ta": "trivialaugment",
+        # transforms
+        "crop": "random_crop",
+        "erase": "cutout",
+        "flip": "horizontal_flip",
+        "gaussian_blur": "blur",
+        "hflip": "horizontal_flip",
+        "random_erasing": "cutout",
+        "saturation": "color",
+        "shear": "shear_x",
+        "translate": "translate_x",
+        "vflip": "vertical_flip",
+    }
+)
 
 
 def unknown(category: str, name: str, known: Collection[str], *others: str) -> ValueError:
     """Return the error for an unknown name. It suggests a similar name, if there is one, and lists all, then `others`."""
-    near = get_close_matches(str(name)[:100], known, n=1, cutoff=0.4)  # a long text would take minutes
-    hint = f", did you mean {near[0]!r}?" if near else ""
+    near = suggestion(name, known)
+    hint = f", did you mean {near!r}?" if near else ""
     return ValueError(f"unknown {category} {shown(name)}{hint} (known: {', '.join([*known, *others]) or 'none'})")
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return the known name that is meant: that of an alias, or a similar one. Return "" if there is none.
+
+    >>> suggestion("learning_rate", ("length", "lr")), suggestion("epoch", ("epochs", "batch")), suggestion("ops", ("crop",))
+    ('lr', 'epochs', '')
+    """
+    if (alias := ALIASES.get(str(name).lower(), "")) in known:
+        return alias
+    near = get_close_matches(str(name)[:100], known, n=1, cutoff=0.65)  # a long text would take minutes
+    return near[0] if near else ""
 
 
 def first_line(error: BaseException) -> str:

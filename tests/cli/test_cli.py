@@ -7,6 +7,8 @@ import pytest
 
 from outspan import cli
 from outspan.cli import app
+from outspan.config import KEYS
+from outspan.recipe_keys import StudyKeys
 
 
 @pytest.mark.parametrize(
@@ -15,6 +17,8 @@ from outspan.cli import app
         (("nothing",), "No such command 'nothing'"),
         (("apply", "x.png"), "Missing option"),
         (("gallery", "--wrong"), "No such option"),
+        (("gallery", "--epochs", "1"), "No such option: --epochs"),
+        (("train", "--data"), "Option '--data' requires an argument"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments, message, run):
@@ -29,6 +33,30 @@ def commands(group, *path) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("command", commands(app), ids=" ".join)
 def test_every_command_has_an_example(command, run):
     assert f"Example: outspan {' '.join(command)}" in run(*command, "--help")
+
+
+def test_the_help_lists_the_recipe_keys(run):
+    for command, keys in (("train", KEYS), ("measure", StudyKeys.__annotations__)):
+        printed = " ".join(run(command, "--help").split())
+        assert f"All keys (docs/training.md#recipes): {', '.join(keys)}." in printed
+        assert "--set KEY=VALUE" in printed
+    assert "Default: 0.5 for images, 1 for text." in " ".join(run("measure", "--help").split())
+
+
+@pytest.mark.parametrize(
+    ("argument", "expanded"),
+    [
+        ("~/runs", "HOME/runs"),
+        ("--out=~/runs", "--out=HOME/runs"),
+        ("data=~/photos", "data=HOME/photos"),
+        ("~/a=b", "HOME/a=b"),
+        ("a~/b", "a~/b"),
+        ("lr=0.1", "lr=0.1"),
+    ],
+)
+def test_a_tilde_is_the_home_folder(argument, expanded, monkeypatch):
+    monkeypatch.setenv("HOME", "HOME")
+    assert cli._with_home(argument) == expanded
 
 
 def test_the_installed_command_refuses_without_a_traceback(tmp_path):

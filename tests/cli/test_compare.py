@@ -43,6 +43,10 @@ def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
         (("--policies", "none,pba"), "policy 'pba' needs policy_file"),
         (("--data", "nothing"), "unknown data set 'nothing'"),
         (("--set", "jobs=2"), "unknown key 'jobs'"),
+        (("--policies", "none", "random"), "separate policies by commas, e.g. --policies none,random"),
+        (("--policies", "none", "random", "mixup"), "separate policies by commas, e.g. --policies none,random"),
+        (("--policy", "none"), "No such option: --policy (Possible options: --policies)"),
+        (("--depth", "3"), "depth is a recipe key: use `--set depth=3`"),
         (("--set", "share=0.5"), "key 'share' is now called 'fraction'"),
     ],
 )

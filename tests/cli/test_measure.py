@@ -101,11 +101,21 @@ def test_a_recipe_that_names_no_model_gets_the_paper_s(few, tmp_path, run):
         assert json.loads((tmp_path / expected / "scores.json").read_text())["settings"]["model"] == expected
 
 
+def test_a_table_without_an_effect_says_so(few, tmp_path, run):
+    grey = ("--transforms", "color", "--seeds", 2, "--set", "epochs=1")  # it does not change grey images
+    printed = run("--data", few, *grey, "-o", tmp_path / "m")
+    assert "No transform is significantly better than the baseline." in printed
+    assert "No transform is significantly worse than the baseline." in printed
+
+
 def test_refusals(few, tmp_path, run):
     out = ("-o", tmp_path / "m", "--data", few)
     assert "at least 2 different seeds, got 1" in run(*out, "--seeds", 1, code=2)
     assert "'mixup' mixes labels" in run(*out, "--transforms", "rotate,mixup", code=2)
     assert "did you mean 'rotate'" in run(*out, "--transforms", "rotat", code=2)
+    assert "unknown transform 'flip', did you mean 'horizontal_flip'?" in run(*out, "--transforms", "flip", code=2)
+    spaces = "recipe file 'invert' not found; separate transforms by commas, e.g. --transforms rotate,invert"
+    assert spaces in run(*out, "--transforms", "rotate", "invert", code=2)
     assert "measure sets transforms itself" in run(*out, "--set", "transforms=rotate", code=2)
     assert "measure sets defaults itself" in run(*out, "--set", "defaults=mixup", code=2)
     assert "unknown key 'epoch'" in run(*out, "--set", "epoch=1", code=2)

@@ -98,8 +98,8 @@ def test_data_that_is_not_here_is_named_with_where_it_comes_from(run, monkeypatc
     [
         (
             "fastautoaugment",
-            "[\n[['Turn', 1, 1], ['Invert', 1, 1]]]",
-            "policy.txt, line 2: unknown operation 'Turn', did you mean",
+            "[\n[['Rotat', 1, 1], ['Invert', 1, 1]]]",
+            "policy.txt, line 2: unknown operation 'Rotat', did you mean 'Rotate'?",
         ),
         ("pba", "['1']", "policy.txt, line 1: must be [trial, clone, epoch, clone's epoch, policy before, policy after]"),
     ],

@@ -43,10 +43,17 @@ def test_a_recipe_file_is_changed_by_options(tiny, tmp_path, run):
     ("arguments", "message"),
     [
         (("--set", "epoch=3"), "unknown key 'epoch', did you mean 'epochs'"),
-        (("--set", "epochs"), "a change must be key=value, got 'epochs'"),
+        (("--set", "learning_rate=3"), "unknown key 'learning_rate', did you mean 'lr'"),
+        (("--set", "ops=3"), "unknown key 'ops' (known: data, model"),
+        (("--set", "lr", "0.1"), "--set needs key=value, e.g. --set lr=0.1, got 'lr'"),
         (("--data", "nothing"), "unknown data set 'nothing'"),
         (("--policy", "uncertian", "--set", "epochs=1"), "did you mean 'uncertain'"),
-        (("none.toml",), "no such file"),
+        (("none.toml",), "none.toml: no such file"),
+        (("digits",), "recipe file 'digits' not found; for a data set use --data digits"),
+        (("--model", "efficientnet_b0"), "timm:NAME for a model of timm, e.g. timm:efficientnet_b0)"),
+        (("--epochs", "1"), "No such option: --epochs. epochs is a recipe key: use `--set epochs=1`"),
+        (("--batch-size=8",), "No such option: --batch-size. batch_size is the recipe key batch: use `--set batch=8`"),
+        (("--learning-rate",), "learning_rate is the recipe key lr: use `--set lr=VALUE`"),
     ],
 )
 def test_training_that_cannot_begin_is_refused(arguments, message, tmp_path, run):

@@ -4,6 +4,7 @@ Heavy modules are imported inside the commands, so that --help does not import t
 """
 
 import gc
+import os
 import sys
 import traceback
 import warnings
@@ -16,6 +17,7 @@ from typing import Annotated
 import typer
 
 from outspan.cli import compare, data, images, measure, reproduce, studies, text, theory, train, trained
+from outspan.cli.options import describe_usage_error
 from outspan.cli.output import echo, echo_error, echo_lines, printable
 from outspan.messages import first_line
 
@@ -80,6 +82,12 @@ def _format_warning(message: object, *_: object) -> str:
     return f"outspan: {printable(message)}\n"
 
 
+def _with_home(argument: str) -> str:
+    """Return an argument with the home folder for a ~ that the shell has left, as in --out=~/runs and --set data=~/photos."""
+    name, equals, path = ("", "", argument) if argument.startswith("~") else argument.rpartition("=")
+    return name + equals + os.path.expanduser(path)
+
+
 def _free_quietly(interruption: BaseException) -> None:
     """Free half-built objects, such as data loaders, after an interruption, without Python's warnings about them."""
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
@@ -96,10 +104,13 @@ def main() -> None:
     from outspan.training import Stopped
 
     warnings.formatwarning = _format_warning
+    arguments = [_with_home(argument) for argument in sys.argv[1:]]
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="outspan", standalone_mode=False) or 0)
-    except (_UsageError, ValueError) as error:
-        message, code = getattr(error, "format_message", error.__str__)(), 2
+        sys.exit(app(arguments or ["--help"], prog_name="outspan", standalone_mode=False) or 0)
+    except _UsageError as error:
+        message, code = describe_usage_error(error, arguments), 2
+    except ValueError as error:
+        message, code = str(error), 2
     except OSError as error:  # a folder that is a file, a full disk
         message, code = f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), 2
     except (RuntimeError, MemoryError) as error:  # a killed worker process, out of memory

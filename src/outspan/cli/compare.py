@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from outspan.cli.options import DATA_HELP, MODEL_HELP, RECIPE_HELP, Jobs, Set, SkipBad, recipe_keys
+from outspan.cli.options import DATA_HELP, MODEL_HELP, Jobs, RecipeFile, Set, SkipBad, recipe_keys
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.files import write_whole
@@ -14,7 +14,7 @@ from outspan.files import write_whole
 
 def compare_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="Output folder for the runs, the plot and the results.")],
-    recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
+    recipe: RecipeFile = None,
     data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
     model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
     policies: Annotated[str, typer.Option(help="Comma-separated policies.")] = "none,random,uncertain",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from outspan.cli.options import DATA_HELP, RECIPE_HELP, Jobs, Set, recipe_keys
+from outspan.cli.options import DATA_HELP, Jobs, RecipeFile, StudySet, recipe_keys
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.files import write_whole
@@ -22,7 +22,6 @@ _STYLES = {"better": "green", "worse": "red"}
 
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="Output folder. Finished models in it are not trained again.")]
-RecipeFile = Annotated[Path | None, typer.Argument(help=RECIPE_HELP)]
 DataName = Annotated[str | None, typer.Option("--data", help=DATA_HELP)]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="Model: mlp, convnet, … Default: the model of the recipe, or mlp as in the paper.")
@@ -30,9 +29,7 @@ ModelName = Annotated[
 Seeds = Annotated[int, typer.Option("--seeds", help="Number of models with each transform (seeds 0, 1, …), at least 2.")]
 Probability = Annotated[
     float | None,
-    typer.Option(
-        "--probability", help="Probability of applying a transform to an image or a text.", show_default="0.5; text: 1"
-    ),
+    typer.Option("--probability", help="Probability of applying a transform to a sample. Default: 0.5 for images, 1 for text."),
 ]
 Shared = Annotated[
     bool, typer.Option("--shared-batches", help="Train all seeds on the same batches. Faster, but it changes the results.")
@@ -47,7 +44,7 @@ def measure_command(
     transforms: Annotated[str, typer.Option(help="Comma-separated transforms, or all.")] = "all",
     seeds: Seeds = 9,
     probability: Probability = None,
-    changes: Set = None,
+    changes: StudySet = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
@@ -121,8 +118,9 @@ def _remarks(result: "Measurement") -> list[str]:
     noun = result.info.noun
     lines = [f"Values in %, {result.info.test_set}. 95 % intervals over test {noun}, for these trained models."]
     for verdict in ("better", "worse"):
-        names = ", ".join(result.by_verdict(verdict)) or "none"
-        lines.append(f"Significantly {verdict} than the baseline: {names}.")
+        names = ", ".join(result.by_verdict(verdict))
+        significant = f"Significantly {verdict} than the baseline: {names}."
+        lines.append(significant if names else f"No transform is significantly {verdict} than the baseline.")
     if result.earlier:
         lines.append(f"Measured earlier in the same folder: {', '.join(result.earlier)}.")
     if result.unfinished:

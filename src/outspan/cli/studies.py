@@ -9,14 +9,13 @@ from outspan.cli.measure import (
     ModelName,
     Out,
     Probability,
-    RecipeFile,
     Seeds,
     Shared,
     study_keys,
     vote_remarks,
     write_figure,
 )
-from outspan.cli.options import Jobs, Set
+from outspan.cli.options import Jobs, RecipeFile, StudySet
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 
@@ -41,7 +40,7 @@ def compose_command(
     ] = False,
     seeds: Seeds = 9,
     probability: Probability = None,
-    changes: Set = None,
+    changes: StudySet = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
@@ -74,7 +73,7 @@ def core_command(
     transforms: Annotated[str, typer.Option(help="Comma-separated transforms, or all.")] = _FIVE,
     seeds: Seeds = 9,
     probability: Probability = None,
-    changes: Set = None,
+    changes: StudySet = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:
@@ -109,7 +108,7 @@ def mixup_command(
         str, typer.Option("--fractions", "--shares", help="Comma-separated fractions of same-class partners.")
     ] = "0,0.25,0.5,0.75,1",
     seeds: Seeds = 9,
-    changes: Set = None,
+    changes: StudySet = None,
     jobs: Jobs = 1,
     shared_batches: Shared = False,
 ) -> None:

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from outspan.cli.options import DATA_HELP, MODEL_HELP, RECIPE_HELP, Set, SkipBad, as_changes
+from outspan.cli.options import DATA_HELP, MODEL_HELP, RecipeFile, Set, SkipBad, as_changes
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 
 
 def train_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="Run folder. Resumes if it contains a run of the same recipe.")],
-    recipe: Annotated[Path | None, typer.Argument(help=RECIPE_HELP)] = None,
+    recipe: RecipeFile = None,
     data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
     model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
     policy: Annotated[

@@ -60,7 +60,7 @@ FAMILIES: Mapping[str, Mapping[str, Family]] = MappingProxyType(
 )
 PUBLISHED = (
     "mlp", "convnet", "wide_resnet-16-4", "wide_resnet-28-2", "wide_resnet-28-10", "wide_resnet-40-2", "shake_shake-26-2x96d",
-    "pyramidnet-272-200", "resnet-18", "resnet-50",
+    "pyramidnet-272-200", "resnet-18", "resnet-34", "resnet-50", "resnet-101",
 )  # fmt: skip
 _EXAMPLES = {"images": "mlp, resnet-18, timm:NAME, …", "texts": "a Hugging Face Hub name or a local folder"}
 
@@ -101,7 +101,7 @@ def _find(name: str, noun: str) -> tuple[Family, list[int | str]]:
     if first[0] == noun:
         return first[1:]
     if first[1].is_path:  # it matches any name
-        raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME")
+        raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME for a model of timm, e.g. timm:efficientnet_b0")
     raise ValueError(f"model {shown(name)} is for {first[0]}; for {noun} use {_EXAMPLES[noun]}")
 
 

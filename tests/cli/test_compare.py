@@ -31,6 +31,20 @@ def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
     assert json.loads((tmp_path / "jobs" / "comparison.json").read_text())["seeds"] == [0, 1]
 
 
+def test_the_folder_of_a_comparison_is_no_run(tiny, tmp_path, run):
+    changes = [part for change in (f"data={tiny}", "model=mlp", "epochs=1") for part in ("--set", change)]
+    out = tmp_path / "all"
+    run("compare", *changes, "--policies", "none,random", "--seeds", "1", "-o", out)
+    instead = f"{out}: contains a comparison; pass one of its runs, e.g. {out / 'none-0'}"
+    assert instead in run("evaluate", out, code=2)
+    assert instead in run("predict", out, tmp_path / "any.png", code=2)
+    refused = run("train", *changes, "--policy", "none", "-o", out, code=2)
+    assert f"{out}: contains a comparison, not a run; choose another folder" in refused
+    (out / "comparison.json").unlink()  # as if it was stopped
+    assert "no complete checkpoint; pass a folder that `outspan train -o`" in (stopped := run("evaluate", out, code=2))
+    assert f"wrote, e.g. {out / 'none-0'}" in stopped
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

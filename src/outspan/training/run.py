@@ -17,13 +17,13 @@ from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
 from outspan.training import Diverged, checkpoint, compositions
 from outspan.training.logits import accuracy
-from outspan.training.pending import Outcome, Pending
+from outspan.training.loss_queue import LossQueue, Outcome
 from outspan.training.saving import restore_run, save_run
 from outspan.training.setup import Setup
 from outspan.training.step import lr_at, take_step
 from outspan.training.trackers import Tracker
 
-_METRICS = "metrics.jsonl"
+_METRICS_FILE = "metrics.jsonl"
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,18 @@ class Summary:
 class Run:
     """One model in training. Only one process at a time may use its folder: lock it before `resume`."""
 
-    title = ""
+    stop_message_suffix = ""
 
     def __init__(self, setup: Setup, out: Path, device: torch.device, tracker: Tracker | None = None) -> None:
         if (out / "models").is_dir() and (out / "settings.json").exists():
             raise ValueError(f"{out}: contains a measurement, not a run; choose another folder")
+        if (out / "comparison.json").exists():
+            raise ValueError(f"{out}: contains a comparison, not a run; choose another folder")
         self.setup, self.out, self.device, self.tracker = setup, out, device, tracker
         self.state, self.provenance, self.recipe = setup.state, setup.provenance, setup.provenance.recipe
-        self.epochs, self.epoch_steps = self.recipe.epochs, -(-len(setup.splits.train) // self.recipe.batch)
+        self.epochs, self.epoch_steps = self.recipe.epochs, self.recipe.steps_per_epoch(len(setup.splits.train))
         self.learning_policy = setup.policy if isinstance(setup.policy, LearningPolicy) else None
-        self.pending = Pending(device, self._read)
+        self.loss_queue = LossQueue(device, self._read)
         self._began = time.perf_counter()  # `resume` subtracts the seconds of earlier starts
 
     @property
@@ -66,7 +68,7 @@ class Run:
     @property
     def loss(self) -> float:
         """The most recent loss that was read."""
-        return self.pending.loss
+        return self.loss_queue.loss
 
     @property
     def metrics(self) -> list[dict[str, float]]:
@@ -77,7 +79,7 @@ class Run:
         """Continue from the newest checkpoint in the folder, or start. Another recipe or other data raises a ValueError."""
         stored = checkpoint.load(self.out)
         if stored is None:
-            for name in (_METRICS, compositions.FILE):  # files of a run that was killed before its first checkpoint
+            for name in (_METRICS_FILE, compositions.FILE):  # files of a run that was killed before its first checkpoint
                 (self.out / name).unlink(missing_ok=True)
             text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may be any bytes
             write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
@@ -88,8 +90,8 @@ class Run:
                 restore_run(stored, self.state, self.setup.policy)
             except ValueError as error:
                 raise ValueError(f"{self.out}: {error}") from None
-            if self.step < self.steps or not (self.out / _METRICS).exists():
-                write_lines(self.out / _METRICS, self.metrics)  # without rows that were written after the checkpoint
+            if self.step < self.steps or not (self.out / _METRICS_FILE).exists():
+                write_lines(self.out / _METRICS_FILE, self.metrics)  # without rows that were written after the checkpoint
         self._began = time.perf_counter() - self.state.seconds
 
     def describe(self) -> str:
@@ -126,44 +128,45 @@ class Run:
 
     def learn(self, batch: Batch) -> None:
         """Do one step of the optimizer, and let a policy that learns see the losses."""
-        losses = take_step(self.state, self.setup.learner, self.recipe, batch, lr_at(self.recipe, self.step, self.steps))
+        lr = lr_at(self.recipe, self.step, self.steps)
+        losses = take_step(self.state, self.setup.learner, self.recipe, batch.inputs, batch.targets, lr=lr)
         if self.learning_policy is not None:
             self.learning_policy.learn(losses, step=self.step)
         self.state.step += 1
-        self.pending.add(Outcome(self.step - 1, losses.mean(), batch.drawn, batch.chosen, batch.losses))
+        self.loss_queue.add(Outcome(self.step - 1, losses.mean(), batch.drawn, batch.chosen, batch.losses))
 
     def _read(self, outcome: Outcome, loss: float) -> float:
         """Add the loss of a step and the compositions that it has chosen to the sums of the epoch."""
         if not math.isfinite(loss):
             epoch = len(self.metrics)
             raise Diverged(f"the loss is {loss} at step {outcome.step}, epoch {epoch}: try a smaller lr")
-        self.state.losses += loss
+        self.state.loss_sum += loss
         drawn, chosen, losses = outcome.drawn, outcome.chosen, outcome.candidate_losses
         if drawn is not None and chosen is not None and losses is not None:
-            compositions.add_step(self.state.chosen, drawn, chosen, losses, self.recipe.depth)
+            compositions.add_step(self.state.composition_counts, drawn, chosen, losses, self.recipe.depth)
         return loss
 
     def end_epoch(self, epoch: int) -> None:
         """Evaluate, and add a row to the metrics; write the compositions that were chosen."""
         state, splits = self.state, self.setup.splits
-        self.pending.read()
-        if state.chosen:
-            compositions.add_epoch(self.out, epoch, state.chosen)
-        row = {"epoch": epoch, "step": self.step, "train_loss": state.losses / self.epoch_steps}
+        self.loss_queue.read()
+        if state.composition_counts:
+            compositions.add_epoch(self.out, epoch, state.composition_counts)
+        row = {"epoch": epoch, "step": self.step, "train_loss": state.loss_sum / self.epoch_steps}
         row["lr"] = lr_at(self.recipe, self.step - 1, self.steps)
         row["test_accuracy"] = accuracy(self.setup.eval_model, splits.test, splits.preprocess, self.device)
         if splits.validation is not None:
             validation = accuracy(self.setup.eval_model, splits.validation, splits.preprocess, self.device)
             row["validation_accuracy"] = validation
         state.metrics.append(row)
-        write_lines(self.out / _METRICS, state.metrics)  # for anyone monitoring the run; checkpoints have the rows, too
-        state.losses, state.chosen = 0.0, {}
+        write_lines(self.out / _METRICS_FILE, state.metrics)  # for anyone monitoring the run; checkpoints have the rows, too
+        state.loss_sum, state.composition_counts = 0.0, {}
         if self.tracker is not None:
             self.tracker.add(row)
 
     def save(self) -> None:
         """Write a checkpoint, if the weights are finite."""
-        self.pending.read()
+        self.loss_queue.read()
         self.state.seconds = time.perf_counter() - self._began
         save_run(self.out, self.state, self.setup.policy, self.provenance)
 

@@ -2,21 +2,19 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
-from outspan import models
+from outspan import devices, models
 from outspan.config import Recipe, stored_recipe
 from outspan.data.preprocess import make_preprocess
 from outspan.shapes import noun_of_shape
 from outspan.training import checkpoint
+from outspan.training.predicted import Predicted, predict_inputs
 from outspan.training.state import new_state
 from outspan.transforms.normalize import Preprocess
-
-if TYPE_CHECKING:
-    from outspan.training.predict import Predicted
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +47,9 @@ class Trained:
         """Whether the run has reached its last epoch."""
         return self.epochs == self.recipe.epochs
 
-    def predict(self, inputs: Any) -> "Predicted":
+    def predict(self, inputs: Any) -> Predicted:
         """Return the class probabilities of inputs; see `outspan.predict`."""
-        from outspan.training.predict import predict
-
-        return predict(self, inputs)
+        return predict_inputs(self, inputs, devices.find_device())
 
 
 def load(folder: Path | str) -> Trained:
@@ -72,8 +68,7 @@ def load(folder: Path | str) -> Trained:
     folder = Path(folder)
     stored = checkpoint.load(folder)
     if stored is None:
-        problem = "no complete checkpoint" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
-        raise ValueError(f"{folder}: {problem}; pass a folder that `outspan train -o` or outspan.train(out=…) wrote")
+        raise ValueError(f"{folder}: {_why_no_run(folder)}")
     recipe, data = stored_recipe(stored.metadata["recipe"]), stored.metadata["data"]
     shape, classes = tuple(data["shape"]), tuple(data["classes"])
     start = replace(recipe, weights="")
@@ -100,6 +95,16 @@ def load(folder: Path | str) -> Trained:
     )
 
 
+def _why_no_run(folder: Path) -> str:
+    """Return why a folder has no model to load, and what to pass instead."""
+    runs = sorted(path for path in folder.iterdir() if checkpoint.has_checkpoints(path)) if folder.is_dir() else []
+    example = f", e.g. {runs[0]}" if runs else ""
+    if (folder / "comparison.json").exists():
+        return f"contains a comparison; pass one of its runs{example}"
+    problem = "no complete checkpoint" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
+    return f"{problem}; pass a folder that `outspan train -o` or outspan.train(out=…) wrote{example}"
+
+
 def as_trained(run: Trained | Path | str) -> Trained:
-    """Return a run that is loaded already as it is, and load the run of a folder."""
+    """Return `run` if it is a `Trained`. Otherwise load it from its folder."""
     return run if isinstance(run, Trained) else load(run)

@@ -9,7 +9,7 @@ import torch
 from outspan.measurement.effects import summarize
 from outspan.measurement.predictions import Predictions, load_predictions, save_predictions
 from outspan.measurement.recipes import BASELINE
-from outspan.measurement.scores import scores
+from outspan.measurement.scores import compute_scores
 from outspan.measurement.study import StudyResult
 
 
@@ -39,7 +39,7 @@ def test_summary_by_hand():
     assert result["baseline"]["by_class"]["b"] == {
         "samples": 1, "accuracy": 0.25, "std": 0.5, "error": 1.0, "instability": 0.25, "ties": 0,
     }  # fmt: skip
-    assert result["baseline"]["first_3_seeds"]["accuracy"] == scores(several[BASELINE].first(3)).accuracy
+    assert result["baseline"]["first_3_seeds"]["accuracy"] == compute_scores(several[BASELINE].first(3)).accuracy
     json.dumps(result, allow_nan=False)
 
 

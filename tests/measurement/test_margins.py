@@ -5,18 +5,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outspan.measurement.margins import histogram, margins
+from outspan.measurement.margins import compute_margins, histogram
 
 
 def test_margins_by_hand():
     logits = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.45, 0.45]]).log()
-    assert margins(logits).tolist() == pytest.approx([0.5, 0.0], abs=1e-6)
-    assert margins(torch.zeros(2, 1)).tolist() == [1.0, 1.0]
+    assert compute_margins(logits).tolist() == pytest.approx([0.5, 0.0], abs=1e-6)
+    assert compute_margins(torch.zeros(2, 1)).tolist() == [1.0, 1.0]
 
 
 @given(st.lists(st.lists(st.floats(-1e4, 1e4, width=32), min_size=4, max_size=4), max_size=5))
 def test_margins_are_shares(rows):
-    result = margins(torch.tensor(rows).reshape(-1, 4))
+    result = compute_margins(torch.tensor(rows).reshape(-1, 4))
     assert result.shape == (len(rows),)
     assert ((result >= 0) & (result <= 1)).all()
 

@@ -14,7 +14,7 @@ from outspan.data.sets import load
 from outspan.measurement.core import find_core_set
 from outspan.measurement.predictions import load_predictions
 from outspan.measurement.recipes import STUDY_KEYS
-from outspan.measurement.scores import scores
+from outspan.measurement.scores import compute_scores
 from outspan.recipe_keys import StudyKeys
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -47,9 +47,9 @@ def test_the_result_is_what_the_files_say(few, tmp_path):
     assert list(predictions) == ["baseline", "rotate", "invert"]
     for name, one in predictions.items():
         assert torch.equal(one.classes, result.predictions[name].classes)
-    assert result.transforms["rotate"].scores.error.value == scores(predictions["rotate"]).error
+    assert result.transforms["rotate"].scores.error.value == compute_scores(predictions["rotate"]).error
     effect = result.transforms["invert"].effect
-    assert effect.error.value == scores(predictions["invert"]).error - result.baseline.error.value
+    assert effect.error.value == compute_scores(predictions["invert"]).error - result.baseline.error.value
     assert effect.verdict in ("better", "worse", "no significant difference")
     assert {text.get_text() for text in result.figure().axes[0].texts} == {"baseline", "rotate", "invert"}
 

@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from outspan import rng
-from outspan.measurement.intervals import difference_intervals, intervals
+from outspan.measurement.intervals import compute_intervals, difference_intervals
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.scores import (
     average_accuracy,
+    compute_scores,
     corrected_and_broken,
     count_ties,
-    instability,
-    intrinsic_error,
-    majority,
-    scores,
+    find_majority,
     scores_by_class,
 )
 
@@ -43,13 +41,13 @@ def predictions(draw, models=None, samples=None):
 
 
 def test_by_hand():
-    assert majority(HAND).classes.tolist() == [0, 1, 2, 3]
+    assert find_majority(HAND).classes.tolist() == [0, 1, 2, 3]
     mean, std = average_accuracy(HAND)
     assert mean == 6 / 12
     assert std == 0.0
-    assert intrinsic_error(HAND) == 2 / 4
-    assert instability(HAND) == 2 / 12
-    assert astuple(scores(HAND)) == (4, 0.5, 0.0, 0.5, 2 / 12, 0)
+    assert compute_scores(HAND).error == 2 / 4
+    assert compute_scores(HAND).instability == 2 / 12
+    assert astuple(compute_scores(HAND)) == (4, 0.5, 0.0, 0.5, 2 / 12, 0)
     by_class = scores_by_class(HAND)
     assert list(by_class) == [0, 1]
     assert by_class[0].accuracy == 1
@@ -66,7 +64,7 @@ def test_the_spread_is_over_models():
 
 @given(predictions())
 def test_like_the_obvious_implementation(ensemble):
-    voted = majority(ensemble)
+    voted = find_majority(ensemble)
     columns = ensemble.classes.T.tolist()
     wrong = departs = 0
     for column, label, got, tied in zip(
@@ -78,7 +76,7 @@ def test_like_the_obvious_implementation(ensemble):
         assert tied == (len(leaders) > 1)
         wrong += got != label
         departs += sum(value != got for value in column)
-    result = scores(ensemble)
+    result = compute_scores(ensemble)
     assert result.error == wrong / len(columns)
     assert result.instability == departs / ensemble.classes.numel()
     right = [statistics.fmean(row) for row in (ensemble.classes == ensemble.labels).double().tolist()]
@@ -89,7 +87,7 @@ def test_like_the_obvious_implementation(ensemble):
 
 @given(predictions())
 def test_classes_weigh_up_to_the_whole(ensemble):
-    whole, parts = scores(ensemble), scores_by_class(ensemble).values()
+    whole, parts = compute_scores(ensemble), scores_by_class(ensemble).values()
     assert sum(part.samples for part in parts) == whole.samples
     assert sum(part.ties for part in parts) == whole.ties
     for name in ("accuracy", "error", "instability"):
@@ -100,14 +98,14 @@ def test_classes_weigh_up_to_the_whole(ensemble):
 @given(predictions(models=2), st.integers(2, 9))
 def test_equal_models_are_stable_and_err_as_often_as_one(ensemble, models):
     equal = Predictions(ensemble.classes[:1].repeat(models, 1), ensemble.labels)
-    result = scores(equal)
+    result = compute_scores(equal)
     assert result.instability == result.std == result.ties == 0
     assert result.error == pytest.approx(1 - result.accuracy)
 
 
 @given(predictions())
 def test_the_error_is_between_what_the_other_scores_allow(ensemble):
-    result = scores(ensemble)  # a model is wrong only where the majority is, or where it departs
+    result = compute_scores(ensemble)  # a model is wrong only where the majority is, or where it departs
     assert 1 - result.accuracy <= result.error + result.instability + 1e-12
     assert result.error <= 1 - result.accuracy + result.instability + 1e-12
 
@@ -116,20 +114,20 @@ def test_the_error_is_between_what_the_other_scores_allow(ensemble):
 def test_the_order_of_models_does_not_matter(ensemble, random):
     order = random.sample(range(len(ensemble.classes)), len(ensemble.classes))
     shuffled = Predictions(ensemble.classes[order], ensemble.labels)
-    assert torch.equal(majority(shuffled).classes, majority(ensemble).classes)
+    assert torch.equal(find_majority(shuffled).classes, find_majority(ensemble).classes)
 
 
 def test_ties_are_drawn_evenly_by_address():
     tied = table([[0] * 3000, [1] * 3000, [2] * 3000, [0] * 3000, [2] * 3000, [1] * 3000], [0] * 3000)
-    voted = majority(tied)
+    voted = find_majority(tied)
     assert bool(voted.tied.all())
     assert all(900 < count < 1100 for count in voted.classes.bincount().tolist())
-    assert torch.equal(voted.classes, majority(tied).classes)
-    assert not torch.equal(voted.classes, majority(tied, seed=1).classes)
+    assert torch.equal(voted.classes, find_majority(tied).classes)
+    assert not torch.equal(voted.classes, find_majority(tied, seed=1).classes)
     fewer = Predictions(tied.classes.clone(), tied.labels)
     fewer.classes[:, ::2] = 1  # a sample's lot does not depend on whether others are tied
-    assert torch.equal(majority(fewer).classes[1::2], voted.classes[1::2])
-    assert scores(tied).ties == 3000
+    assert torch.equal(find_majority(fewer).classes[1::2], voted.classes[1::2])
+    assert compute_scores(tied).ties == 3000
 
 
 def test_corrected_and_broken_by_hand():
@@ -150,7 +148,7 @@ def test_corrected_and_broken_by_hand():
 def test_the_error_changes_by_broken_minus_corrected(one, other):
     other = Predictions(other.classes, one.labels)
     changes = corrected_and_broken(one, other)
-    assert len(changes.broken) - len(changes.corrected) == round(10 * (intrinsic_error(one) - intrinsic_error(other)))
+    assert len(changes.broken) - len(changes.corrected) == round(10 * (compute_scores(one).error - compute_scores(other).error))
 
 
 def test_intervals_hold_the_score_and_narrow_with_samples():
@@ -158,17 +156,17 @@ def test_intervals_hold_the_score_and_narrow_with_samples():
     right = torch.from_numpy((draw.random((3, 4000)) < 0.1).astype(np.int64))
     large = Predictions(right, torch.zeros(4000, dtype=torch.int64))
     small = Predictions(right[:, :250], large.labels[:250])
-    wide, narrow = (intervals({"it": ensemble})["it"] for ensemble in (small, large))
+    wide, narrow = (compute_intervals({"it": ensemble})["it"] for ensemble in (small, large))
     for name in ("accuracy", "error", "instability"):
         low, high = getattr(narrow, name)
-        assert low < getattr(scores(large), name) < high
+        assert low < getattr(compute_scores(large), name) < high
         assert 3 < np.diff(getattr(wide, name))[0] / (high - low) < 5.5  # the root of 16
     low, high = narrow.accuracy  # nearly that of independent samples, which these models' are
     values = (large.classes == 0).double().mean(0)
     assert high - low == pytest.approx(2 * 1.96 * float(values.std()) / 4000**0.5, rel=0.1)
-    assert intervals({"it": large}) == intervals({"it": large})
-    assert intervals({"it": large}) != intervals({"it": large}, seed=1)
-    assert intervals({"it": large}, level=0.5)["it"].error.low > narrow.error.low
+    assert compute_intervals({"it": large}) == compute_intervals({"it": large})
+    assert compute_intervals({"it": large}) != compute_intervals({"it": large}, seed=1)
+    assert compute_intervals({"it": large}, level=0.5)["it"].error.low > narrow.error.low
 
 
 def test_intervals_like_the_obvious_implementation(monkeypatch):
@@ -177,9 +175,9 @@ def test_intervals_like_the_obvious_implementation(monkeypatch):
     result = []
     for _ in range(25):
         rows = torch.from_numpy(draw.integers(0, 4, 4))
-        result.append(astuple(scores(Predictions(HAND.classes[:, rows], HAND.labels[rows])))[1:5])
+        result.append(astuple(compute_scores(Predictions(HAND.classes[:, rows], HAND.labels[rows])))[1:5])
     expected = np.quantile(np.array(result)[:, [0, 2, 3]], [0.05, 0.95], axis=0)
-    got = intervals({"it": HAND}, draws=25, level=0.9)["it"]
+    got = compute_intervals({"it": HAND}, draws=25, level=0.9)["it"]
     assert np.allclose(np.array([got.accuracy, got.error, got.instability]).T, expected)
 
 
@@ -216,13 +214,13 @@ def test_refusals():
     with pytest.raises(ValueError, match="'the baseline' and 'the predictions' must have the same samples"):
         corrected_and_broken(HAND, other)
     with pytest.raises(ValueError, match="'b' and 'a' must have the same samples"):
-        intervals({"a": HAND, "b": other})
+        compute_intervals({"a": HAND, "b": other})
     with pytest.raises(ValueError, match="level must lie in"):
-        intervals({"a": HAND}, level=1.0)
+        compute_intervals({"a": HAND}, level=1.0)
     with pytest.raises(ValueError, match="draws must be at least 1"):
-        intervals({"a": HAND}, draws=0)
+        compute_intervals({"a": HAND}, draws=0)
     with pytest.raises(ValueError, match="no samples to score"):
-        scores(HAND, where=HAND.labels == 7)
+        average_accuracy(HAND, where=HAND.labels == 7)
 
 
 def test_ties_are_counted_over_several():

@@ -16,7 +16,7 @@ from PIL import Image
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.measurement import runs, study
-from outspan.measurement.margins import margins
+from outspan.measurement.margins import compute_margins
 from outspan.measurement.measure import measure
 from outspan.measurement.predictions import save_predictions
 from outspan.measurement.recipes import BASELINE, baseline_recipe, measurable, single_transforms
@@ -98,7 +98,9 @@ def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
             train(replace(configuration, seed=seed), out=tmp_path / f"{name}-{seed}")
             run = load_model(tmp_path / f"{name}-{seed}")
             logits = compute_logits(run.model, test, run.preprocess, "cpu")
-            assert_close(result.predictions[name].classes[i], result.margins[name][i], logits.argmax(1), margins(logits))
+            assert_close(
+                result.predictions[name].classes[i], result.margins[name][i], logits.argmax(1), compute_margins(logits)
+            )
 
 
 def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):

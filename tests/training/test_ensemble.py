@@ -8,7 +8,7 @@ import torch
 from outspan.config import Recipe
 from outspan.data.sets import Data, load
 from outspan.data.splits import InMemory
-from outspan.measurement.margins import margins
+from outspan.measurement.margins import compute_margins
 from outspan.models import build
 from outspan.training import Stopped, checkpoint
 from outspan.training.ensemble import is_batchable, members_at_once, train_ensemble
@@ -68,7 +68,7 @@ def test_each_member_is_the_run_of_its_seed(changes, few, tmp_path):
         run = load_model(out)
         assert run.preprocess == last
         alone = compute_logits(run.model, few.test, last, "cpu")
-        sure = margins(alone) > 1e-3  # below that, another order of sums may change the class
+        sure = compute_margins(alone) > 1e-3  # below that, another order of sums may change the class
         assert sure.double().mean() > 0.9
         assert torch.equal(classes[sure, i], alone.argmax(1)[sure])
 

@@ -24,7 +24,7 @@ from outspan.measurement.recipes import (
     single_transforms,
     study_recipe,
 )
-from outspan.measurement.scores import Scores, scores
+from outspan.measurement.scores import Scores, compute_scores
 from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import find_policy
 from outspan.recipe_keys import StudyKeys
@@ -173,9 +173,9 @@ def build_graph(result: StudyResult, transforms: Sequence[str], *, additive: boo
     for first in transforms:
         others = {second: _find(ensembles, first, second, additive) for second in transforms if second != first}
         differences = difference_intervals({first: ensembles[first], **others}, first, seed=seed)
-        alone = scores(ensembles[first], seed=seed).error
+        alone = compute_scores(ensembles[first], seed=seed).error
         for second, predictions in others.items():
-            together = scores(predictions, seed=seed)
+            together = compute_scores(predictions, seed=seed)
             # Rounded, so that a reduction by exactly 10 % is not more than 10 %.
             reduction = round(1 - together.error / alone, 12) if alone else 0.0
             difference = Estimate(together.error - alone, differences[second].error)
@@ -183,8 +183,8 @@ def build_graph(result: StudyResult, transforms: Sequence[str], *, additive: boo
     return CompositionGraph(
         study_info(result.settings, result.seeds, ensembles, result.noun, seed=seed),
         additive,
-        scores(ensembles[BASELINE], seed=seed),
-        {name: scores(ensembles[name], seed=seed) for name in transforms},
+        compute_scores(ensembles[BASELINE], seed=seed),
+        {name: compute_scores(ensembles[name], seed=seed) for name in transforms},
         tuple(pairs),
     )
 

@@ -10,7 +10,7 @@ from outspan.config import Recipe, write_recipe
 from outspan.files import write_json, write_whole
 from outspan.measurement.compose import composition_name
 from outspan.measurement.info import StudyInfo, study_info
-from outspan.measurement.intervals import Interval, intervals
+from outspan.measurement.intervals import Interval, compute_intervals
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.recipes import (
     BASELINE,
@@ -21,7 +21,7 @@ from outspan.measurement.recipes import (
     select_transforms,
     study_recipe,
 )
-from outspan.measurement.scores import Scores, scores
+from outspan.measurement.scores import Scores, compute_scores
 from outspan.measurement.study import Study
 from outspan.recipe_keys import StudyKeys
 from outspan.training.pool import Watch, unwatched
@@ -136,7 +136,7 @@ def search(study: Study, transforms: Sequence[str], *, seed: int = 0) -> CoreSet
     while left := [name for name in transforms if name not in path[-1].transforms]:
         sets = [(*path[-1].transforms, name) for name in left]
         seen |= study.run({composition_name(names): chain(study.baseline, names) for names in sets}).predictions
-        tried = {names: scores(seen[composition_name(names)], seed=seed) for names in sets}
+        tried = {names: compute_scores(seen[composition_name(names)], seed=seed) for names in sets}
         best = min(sets, key=lambda names: (tried[names].error, -tried[names].accuracy))
         path[-1] = replace(path[-1], next_errors={names[-1]: one.error for names, one in tried.items()})
         if tried[best].error >= path[-1].scores.error:
@@ -151,4 +151,4 @@ def search(study: Study, transforms: Sequence[str], *, seed: int = 0) -> CoreSet
 
 def _step(transforms: tuple[str, ...], predictions: Mapping[str, Predictions], seed: int) -> SearchStep:
     one = predictions[composition_name(transforms) or BASELINE]
-    return SearchStep(transforms, scores(one, seed=seed), intervals({"": one}, seed=seed)[""].error)
+    return SearchStep(transforms, compute_scores(one, seed=seed), compute_intervals({"": one}, seed=seed)[""].error)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from outspan.files import write_json, write_whole
 from outspan.measurement.info import StudyInfo, study_info
-from outspan.measurement.intervals import Interval, Intervals, difference_intervals, intervals
+from outspan.measurement.intervals import Interval, Intervals, compute_intervals, difference_intervals
 from outspan.measurement.predictions import Predictions, save_predictions
 from outspan.measurement.recipes import BASELINE
-from outspan.measurement.scores import Scores, corrected_and_broken, scores, scores_by_class
+from outspan.measurement.scores import Scores, compute_scores, corrected_and_broken, scores_by_class
 from outspan.measurement.study import StudyResult
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def summarize(
 ) -> Measurement:
     """Return the scores and effects of all configurations of a study. `seed` decides tied votes and the resampling."""
     ensembles = result.predictions
-    score_intervals = intervals(ensembles, level=LEVEL, draws=DRAWS, seed=seed)
+    score_intervals = compute_intervals(ensembles, level=LEVEL, draws=DRAWS, seed=seed)
     differences = difference_intervals(ensembles, BASELINE, level=LEVEL, draws=DRAWS, seed=seed)
     scored = {name: _score(one, score_intervals[name], result.classes, seed) for name, one in ensembles.items()}
     transforms = {}
@@ -164,7 +164,7 @@ def summarize(
 
 
 def _score(predictions: Predictions, score_intervals: Intervals, classes: Sequence[str], seed: int) -> EnsembleScores:
-    whole = scores(predictions, seed=seed)
+    whole = compute_scores(predictions, seed=seed)
     right = (predictions.classes == predictions.labels).sum(1).tolist()
     by_class = {classes[label]: one for label, one in scores_by_class(predictions, seed=seed).items()}
     return EnsembleScores(
@@ -175,7 +175,7 @@ def _score(predictions: Predictions, score_intervals: Intervals, classes: Sequen
         Estimate(whole.instability, score_intervals.instability),
         whole.ties,
         by_class,
-        scores(predictions.first(FEW), seed=seed) if len(predictions.classes) > FEW else None,
+        compute_scores(predictions.first(FEW), seed=seed) if len(predictions.classes) > FEW else None,
     )
 
 

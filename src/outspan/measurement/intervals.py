@@ -9,7 +9,7 @@ import torch
 
 from outspan import rng
 from outspan.measurement.predictions import Predictions, check_same_samples
-from outspan.measurement.scores import majority
+from outspan.measurement.scores import find_majority
 
 _AT_ONCE = 2_000_000  # resampled weights in memory at a time
 
@@ -30,7 +30,7 @@ class Intervals:
     instability: Interval
 
 
-def intervals(
+def compute_intervals(
     ensembles: Mapping[str, Predictions], *, level: float = 0.95, draws: int = 1000, seed: int = 0
 ) -> dict[str, Intervals]:
     """Return bootstrap confidence intervals of the scores of each ensemble, over samples, for these trained models.
@@ -53,7 +53,7 @@ def difference_intervals(
 
 def _counts(predictions: Predictions, seed: int) -> np.ndarray:
     """Return [n, 3]: per sample how many models are right, k if the majority is wrong, how many differ from the majority."""
-    voted = majority(predictions, seed=seed).classes
+    voted = find_majority(predictions, seed=seed).classes
     right = (predictions.classes == predictions.labels).sum(0)
     wrong = len(predictions.classes) * (voted != predictions.labels)
     return torch.stack([right, wrong, (predictions.classes != voted).sum(0)], dim=1).numpy()

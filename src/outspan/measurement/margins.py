@@ -8,11 +8,11 @@ from outspan.shapes import Float32, Num
 BINS = 10
 
 
-def margins(logits: Float32[Tensor, "n classes"]) -> Float32[Tensor, " n"]:
+def compute_margins(logits: Float32[Tensor, "n classes"]) -> Float32[Tensor, " n"]:
     """Return the largest probability minus the second largest of every sample. With one class it is 1.
 
     >>> import torch
-    >>> margins(torch.tensor([[0.0, 0.0, -40.0], [50.0, 0.0, 0.0]])).tolist()
+    >>> compute_margins(torch.tensor([[0.0, 0.0, -40.0], [50.0, 0.0, 0.0]])).tolist()
     [0.0, 1.0]
     """
     if logits.shape[1] == 1:

@@ -11,10 +11,10 @@ from outspan.config import Recipe
 from outspan.data.sets import Data, hold_out, noun_of
 from outspan.files import write_json
 from outspan.measurement.info import StudyInfo, study_info
-from outspan.measurement.intervals import Interval, intervals
+from outspan.measurement.intervals import Interval, compute_intervals
 from outspan.measurement.mixup_margins import Margins, measure_margins
 from outspan.measurement.recipes import BASELINE, study_recipe, unaugmented
-from outspan.measurement.scores import Scores, scores
+from outspan.measurement.scores import Scores, compute_scores
 from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import find_policy
 from outspan.recipe_keys import StudyKeys
@@ -182,7 +182,7 @@ def tune(study: Study, weight_decays: Sequence[float]) -> Tuning:
     )
     recipes = {f"l2-{value!r}": replace(study.baseline, weight_decay=value) for value in values}
     predictions = tuning.run(recipes).predictions
-    accuracies = {value: scores(predictions[f"l2-{value!r}"]).accuracy for value in values}
+    accuracies = {value: compute_scores(predictions[f"l2-{value!r}"]).accuracy for value in values}
     return Tuning(max(values, key=lambda value: accuracies[value]), accuracies, len(held_out))
 
 
@@ -191,19 +191,19 @@ def summarize_mixup(
 ) -> MixupStudy:
     """Return the scores and margins of the models of `mixup_recipes`. `seed` decides tied votes and the resampling."""
     decay, ensembles = tuning.weight_decay, result.predictions
-    score_intervals = intervals(ensembles, seed=seed)
+    score_intervals = compute_intervals(ensembles, seed=seed)
     names = {fraction: same_class_name(fraction, decay) for fraction in fractions}
     curve = [
-        SameClassScores(fraction, scores(ensembles[name], seed=seed), score_intervals[name].instability)
+        SameClassScores(fraction, compute_scores(ensembles[name], seed=seed), score_intervals[name].instability)
         for fraction, name in names.items()
     ]
     drawn = {fraction: names[fraction] for fraction in MARGINS_AT if fraction in names} or names
     return MixupStudy(
         study_info(result.settings, result.seeds, ensembles, result.noun, seed=seed),
         tuning,
-        scores(ensembles[BASELINE], seed=seed),
-        scores(ensembles[f"l2-{decay!r}"], seed=seed),
-        scores(ensembles[f"mixup-{decay!r}"], seed=seed),
+        compute_scores(ensembles[BASELINE], seed=seed),
+        compute_scores(ensembles[f"l2-{decay!r}"], seed=seed),
+        compute_scores(ensembles[f"mixup-{decay!r}"], seed=seed),
         tuple(curve),
         measure_margins(result, f"mixup-{decay!r}", drawn, seed=seed),
     )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from outspan.measurement.margins import histogram
 from outspan.measurement.recipes import BASELINE
-from outspan.measurement.scores import corrected_and_broken, majority
+from outspan.measurement.scores import corrected_and_broken, find_majority
 from outspan.measurement.study import StudyResult
 
 
@@ -60,7 +60,7 @@ def measure_margins(result: StudyResult, mixup: str, same_class: Mapping[float, 
     """
     ensembles = result.predictions
     margins = {name: result.margins[name].double().mean(0) for name in (BASELINE, mixup)}
-    right = majority(ensembles[BASELINE], seed=seed).classes == ensembles[BASELINE].labels
+    right = find_majority(ensembles[BASELINE], seed=seed).classes == ensembles[BASELINE].labels
     baseline, mixed = margins[BASELINE], margins[mixup]
     on_right = {"baseline": histogram(baseline[right]), "mixup": histogram(mixed[right])}
     on_wrong = {"baseline": histogram(baseline[~right]), "mixup": histogram(mixed[~right])}

@@ -19,7 +19,7 @@ from torch import Tensor
 from outspan.config import Recipe, with_new_names
 from outspan.data.sets import Data, load_for
 from outspan.files import remove_partials, write_json, write_whole
-from outspan.measurement.margins import margins
+from outspan.measurement.margins import compute_margins
 from outspan.training import OnStep
 from outspan.training.ensemble import is_batchable, train_ensemble
 from outspan.training.logits import compute_logits
@@ -76,7 +76,7 @@ class Folder:
     def write(self, running: Path, logits: Mapping[Task, Tensor]) -> None:
         """Store the predictions of all models of a unit, and remove the folder where they were trained."""
         both = {
-            f"{name}-{seed}": torch.stack([outputs.argmax(1).double(), margins(outputs).double()])
+            f"{name}-{seed}": torch.stack([outputs.argmax(1).double(), compute_margins(outputs).double()])
             for (name, seed), outputs in logits.items()
         }
         data = safetensors.torch.save(both)

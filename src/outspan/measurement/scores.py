@@ -51,10 +51,10 @@ class Changes:
     accuracy_on_broken: float | None  # the mean accuracy of the ensemble's models there
 
 
-def majority(predictions: Predictions, *, seed: int = 0) -> Majority:
+def find_majority(predictions: Predictions, *, seed: int = 0) -> Majority:
     """Return the label that most models predict for each sample. Ties are drawn at random, the same way for the same seed.
 
-    >>> majority(Predictions(torch.tensor([[1, 2], [1, 0], [3, 2]]), torch.tensor([1, 2]))).classes.tolist()
+    >>> find_majority(Predictions(torch.tensor([[1, 2], [1, 0], [3, 2]]), torch.tensor([1, 2]))).classes.tolist()
     [1, 2]
     """
     votes = predictions.classes.sort(0).values  # equal votes are adjacent, smaller classes first
@@ -70,58 +70,42 @@ def majority(predictions: Predictions, *, seed: int = 0) -> Majority:
 
 def count_ties(ensembles: Iterable[Predictions], *, seed: int = 0) -> tuple[int, int]:
     """Return the number of tied votes of several ensembles, and the number of all votes."""
-    tied = [majority(predictions, seed=seed).tied for predictions in ensembles]
+    tied = [find_majority(predictions, seed=seed).tied for predictions in ensembles]
     return sum(int(votes.sum()) for votes in tied), sum(map(len, tied))
 
 
 def average_accuracy(predictions: Predictions, *, where: Bool[Tensor, " n"] | None = None) -> tuple[float, float]:
     """Return the mean accuracy of the models and its sample standard deviation over them.
 
-    Here and below, `where` selects some of the samples, at least one.
+    `where` selects some of the samples, at least one.
     """
-    right = _select(predictions.classes == predictions.labels, where)
+    right = predictions.classes == predictions.labels
+    right = right if where is None else right[:, where]
+    if not right.numel():
+        raise ValueError("there are no samples to score: `where` selects none")
     return _fraction(right), statistics.stdev(right.sum(1).tolist()) / right.shape[1]
 
 
-def intrinsic_error(predictions: Predictions, *, seed: int = 0, where: Bool[Tensor, " n"] | None = None) -> float:
-    """Return the fraction of samples whose majority label is wrong."""
-    return _fraction(_select(_wrong(predictions, majority(predictions, seed=seed)), where))
-
-
-def instability(predictions: Predictions, *, seed: int = 0, where: Bool[Tensor, " n"] | None = None) -> float:
-    """Return how often a model differs from the majority, averaged over models and samples."""
-    return _fraction(_select(_departs(predictions, majority(predictions, seed=seed)), where))
-
-
-def _wrong(predictions: Predictions, vote: Majority) -> Tensor:
-    return vote.classes != predictions.labels
-
-
-def _departs(predictions: Predictions, vote: Majority) -> Tensor:
-    return predictions.classes != vote.classes
-
-
-def scores(predictions: Predictions, *, seed: int = 0, where: Bool[Tensor, " n"] | None = None) -> Scores:
+def compute_scores(predictions: Predictions, *, seed: int = 0) -> Scores:
     """Return all scores of an ensemble, and the number of its ties."""
-    return _scores(predictions, majority(predictions, seed=seed), where)
+    return _score_vote(predictions, find_majority(predictions, seed=seed))
 
 
-def _scores(predictions: Predictions, vote: Majority, where: Tensor | None) -> Scores:
-    accuracy, std = average_accuracy(predictions, where=where)
-    error = _fraction(_select(_wrong(predictions, vote), where))
-    departs = _fraction(_select(_departs(predictions, vote), where))
-    tied = _select(vote.tied, where)
-    return Scores(tied.numel(), accuracy, std, error, departs, int(tied.sum()))
+def _score_vote(predictions: Predictions, vote: Majority) -> Scores:
+    accuracy, std = average_accuracy(predictions)
+    error = _fraction(vote.classes != predictions.labels)
+    instability = _fraction(predictions.classes != vote.classes)
+    return Scores(len(predictions.labels), accuracy, std, error, instability, int(vote.tied.sum()))
 
 
 def scores_by_class(predictions: Predictions, *, seed: int = 0) -> dict[int, Scores]:
     """Return the scores on the samples of each class that has samples."""
-    labels, vote = predictions.labels, majority(predictions, seed=seed)
+    labels, vote = predictions.labels, find_majority(predictions, seed=seed)
     by_class = {}
     for label in labels.unique().tolist():
         rows = (labels == label).nonzero()[:, 0]
         selected = Predictions(predictions.classes[:, rows], labels[rows])
-        by_class[label] = _scores(selected, Majority(vote.classes[rows], vote.tied[rows]), None)
+        by_class[label] = _score_vote(selected, Majority(vote.classes[rows], vote.tied[rows]))
     return by_class
 
 
@@ -129,7 +113,7 @@ def corrected_and_broken(predictions: Predictions, baseline: Predictions, *, see
     """Return the samples that the vote corrects and breaks compared with the baseline's vote, on the same samples."""
     check_same_samples({"the predictions": predictions, "the baseline": baseline})
     labels = predictions.labels
-    right, baseline_right = (majority(one, seed=seed).classes == labels for one in (predictions, baseline))
+    right, baseline_right = (find_majority(one, seed=seed).classes == labels for one in (predictions, baseline))
     corrected, broken = right & ~baseline_right, baseline_right & ~right
     return Changes(
         corrected.nonzero()[:, 0],
@@ -137,13 +121,6 @@ def corrected_and_broken(predictions: Predictions, baseline: Predictions, *, see
         average_accuracy(baseline, where=corrected)[0] if corrected.any() else None,
         average_accuracy(predictions, where=broken)[0] if broken.any() else None,
     )
-
-
-def _select(counted: Tensor, where: Tensor | None) -> Tensor:
-    selected = counted if where is None else counted[..., where]
-    if not selected.numel():
-        raise ValueError("there are no samples to score: `where` selects none")
-    return selected
 
 
 def _fraction(counted: Tensor) -> float:

@@ -126,5 +126,7 @@ def test_every_public_name_is_there():
     for name in outspan.__all__:
         assert getattr(outspan, name) is not None
     assert set(outspan.__all__) <= set(dir(outspan))
+    assert outspan.load_data("digits").name == "digits"
+    assert issubclass(outspan.Diverged, ValueError)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = outspan.nothing

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from outspan.config import Recipe as Recipe
     from outspan.data.image import read_image as read_image
     from outspan.data.image import write_image as write_image
+    from outspan.data.sets import load as load_data
     from outspan.measurement.effects import Measurement as Measurement
     from outspan.measurement.measure import measure as measure
     from outspan.plan import Plan as Plan
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from outspan.policies.steps import Schedule as Schedule
     from outspan.policies.steps import Step as Step
     from outspan.policies.uncertain import Uncertain as Uncertain
+    from outspan.training import Diverged as Diverged
     from outspan.training import Progress as Progress
     from outspan.training import Stopped as Stopped
     from outspan.training.averaging import Average as Average
@@ -71,8 +73,7 @@ _HOMES = {
     "Evaluation": "outspan.training.evaluate",
     "predict": "outspan.training.predict",
     "Predicted": "outspan.training.predict",
-    "Progress": "outspan.training",
-    "Stopped": "outspan.training",
+    **dict.fromkeys(("Diverged", "Progress", "Stopped"), "outspan.training"),
     **dict.fromkeys(("Comparison", "compare"), "outspan.comparison.policies"),
     "Measurement": "outspan.measurement.effects",
     "measure": "outspan.measurement.measure",
@@ -89,6 +90,7 @@ _HOMES = {
     "Adversarial": "outspan.policies.adversarial",
     "Uncertain": "outspan.policies.uncertain",
     **dict.fromkeys(("read_image", "write_image"), "outspan.data.image"),
+    "load_data": "outspan.data.sets:load",
     "apply": "outspan.transforms.apply",
     "apply_ops": "outspan.transforms.by_name",
     "mix_labels": "outspan.transforms.labels",
@@ -105,6 +107,7 @@ __all__ = [
     "Average",
     "Batch",
     "Comparison",
+    "Diverged",
     "Evaluation",
     "Measurement",
     "Normalize",
@@ -131,6 +134,7 @@ __all__ = [
     "cutmix",
     "evaluate",
     "load",
+    "load_data",
     "measure",
     "mix_labels",
     "mixup",

@@ -10,13 +10,15 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
 
     Args:
         package: The name of the package.
-        homes: The module of each public name, as an absolute path. A name that is its module's own is a submodule.
+        homes: The module of each public name, as an absolute path. A name that is its module's own is a submodule. With
+            "module:name", the public name is another name for `name` in the module.
     """
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(homes[name])
-        return module if homes[name] == f"{package}.{name}" else getattr(module, name)
+        home, _, attribute = homes[name].partition(":")
+        module = import_module(home)
+        return module if home == f"{package}.{name}" else getattr(module, attribute or name)
 
     return get, lambda: sorted(homes)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from outspan.files import HOME, Json
 from outspan.limits import LIMITS
 from outspan.messages import first_line, shown, unknown
-from outspan.recipe_keys import RecipeKeys
+from outspan.recipe_keys import StudyKeys
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -179,7 +179,7 @@ def read_changes(changes: Sequence[str]) -> dict[str, str]:
 
 def build_recipe(
     recipe: Recipe | Path | str | None = None,
-    keys: RecipeKeys | Mapping[str, Value] = MappingProxyType({}),
+    keys: StudyKeys | Mapping[str, Value] = MappingProxyType({}),
     noun_of: NounOf = lambda data: "images",
 ) -> Recipe:
     """Return a recipe, or that in a TOML file, or the defaults for its data, with the values of `keys`.

@@ -13,6 +13,7 @@ from outspan.measurement.info import StudyInfo
 from outspan.measurement.mixup import MixupStudy, Tuning
 from outspan.measurement.mixup_margins import Corrected, Margins
 from outspan.measurement.scores import Scores
+from studies import SETTINGS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -75,7 +76,7 @@ def test_mixup_corrects_at_the_requested_fractions(options, tmp_path, run):
 
 
 def test_mixup_that_corrects_nothing_has_no_margins_to_compare():
-    info = StudyInfo({}, (0, 1), 9, "images", 0, 9, 0.5, True)
+    info = StudyInfo(SETTINGS, (0, 1), 9, "images", 0, 9, 0.5, True)
     score = Scores(9, 0.5, 0.0, 0.5, 0.0, 0)
     corrected = (Corrected(0.0, 0, 1, None, None, (0,) * 10),)
     study = MixupStudy(info, Tuning(0.1, {}, 0), score, score, score, (), Margins({}, {}, corrected, 0.5))

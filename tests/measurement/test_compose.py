@@ -17,6 +17,7 @@ from outspan.measurement.recipes import BASELINE
 from outspan.measurement.study import StudyResult
 from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
+from studies import SETTINGS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 RECIPE = Recipe(data="digits", model="mlp-5", policy="none", depth=1, epochs=1, batch=100)
@@ -48,7 +49,7 @@ def test_every_ordered_pair_and_every_blend():
 def test_an_edge_is_a_cut_by_more_than_a_tenth():
     errors = {BASELINE: 300, "a": 200, "b": 100, "a+b": 170, "b+a": 90}  # b + a cuts it by a tenth, no more
     several = {name: wrong(count, count, of=1000) for name, count in errors.items()}
-    result = build_graph(StudyResult({}, range(2), ("x", "y"), several), ["a", "b"])
+    result = build_graph(StudyResult(SETTINGS, range(2), ("x", "y"), several), ["a", "b"])
     pairs = {(pair.first, pair.second): pair for pair in result.pairs}
     assert result.edges == (pairs["a", "b"],)
     assert pairs["a", "b"].reduction == pytest.approx(0.15)
@@ -63,10 +64,10 @@ def test_an_edge_is_a_cut_by_more_than_a_tenth():
     assert values["edges"] == [["a", "b"]]
     assert values["pairs"][1]["cut"] == pytest.approx(0.1)
     blended = {BASELINE: wrong(9, 9), "a": wrong(20, 20), "b": wrong(10, 10), "a&b": wrong(10, 10)}
-    both = build_graph(StudyResult({}, range(2), ("x", "y"), blended), ["a", "b"], additive=True)
+    both = build_graph(StudyResult(SETTINGS, range(2), ("x", "y"), blended), ["a", "b"], additive=True)
     assert [(pair.first, pair.second) for pair in both.edges] == [("a", "b")]
     nothing = {name: wrong(0, 0) for name in (BASELINE, "a", "b", "a+b", "b+a")}
-    assert build_graph(StudyResult({}, range(2), ("x", "y"), nothing), ["a", "b"]).edges == ()
+    assert build_graph(StudyResult(SETTINGS, range(2), ("x", "y"), nothing), ["a", "b"]).edges == ()
 
 
 def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):

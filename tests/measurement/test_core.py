@@ -8,6 +8,7 @@ from outspan.measurement.core import search
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.recipes import BASELINE
 from outspan.measurement.study import Study, StudyResult
+from studies import SETTINGS
 
 RECIPE = Recipe(model="mlp", policy="none", depth=1, seed=4)
 
@@ -16,7 +17,7 @@ class Table(Study):
     """A study whose errors, of 1,000 samples, are given."""
 
     def __init__(self, errors: dict[str, int]) -> None:
-        self.baseline, self.seeds, self.settings, self.errors, self.trained = RECIPE, [0, 1], {}, errors, []
+        self.baseline, self.seeds, self.settings, self.errors, self.trained = RECIPE, [0, 1], SETTINGS, errors, []
 
     def run(self, recipes):
         self.trained += recipes
@@ -24,7 +25,7 @@ class Table(Study):
         predictions = {
             name: Predictions((torch.arange(1000) < self.errors[name]).long().repeat(2, 1), labels) for name in recipes
         }
-        return StudyResult({}, [0, 1], ("a", "b"), predictions)
+        return StudyResult(SETTINGS, [0, 1], ("a", "b"), predictions)
 
 
 ERRORS = {BASELINE: 100, "rotate": 60, "cutout": 70, "invert": 90, "rotate+cutout": 50, "rotate+invert": 59}

@@ -11,6 +11,7 @@ from outspan.measurement.predictions import Predictions, load_predictions, save_
 from outspan.measurement.recipes import BASELINE
 from outspan.measurement.scores import compute_scores
 from outspan.measurement.study import StudyResult
+from studies import SETTINGS
 
 
 def test_summary_by_hand():
@@ -19,7 +20,7 @@ def test_summary_by_hand():
     baseline = torch.tensor([[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 0], [0, 1, 2, 0]])
     rotate = labels.repeat(4, 1)
     several = {BASELINE: Predictions(baseline, labels), "rotate": Predictions(rotate, labels)}
-    measured, counts = StudyResult({"shared_batches": False}, range(4), ("a", "b", "c"), several), set()
+    measured, counts = StudyResult(SETTINGS, range(4), ("a", "b", "c"), several), set()
     result = summarize(measured).as_dict()
     assert result["ties"] == result["baseline"]["ties"] == 1
     assert result["seeds"] == [0, 1, 2, 3]
@@ -48,7 +49,7 @@ def test_verdicts():
     half = (torch.arange(200) % 2).repeat(2, 1)
     several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
     ensembles = {name: Predictions(classes, labels) for name, classes in several.items()}
-    result = summarize(StudyResult({"shared_batches": False}, range(2), ("a", "b"), ensembles))
+    result = summarize(StudyResult(SETTINGS, range(2), ("a", "b"), ensembles))
     verdicts = {name: one.effect.verdict for name, one in result.transforms.items()}
     assert verdicts == {"rotate": "better", "invert": "worse", "blur": "no significant difference"}
     assert result.by_verdict("better") == ("rotate",)
@@ -64,7 +65,7 @@ def test_the_figure_has_the_scores():
     several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
     ensembles = {name: Predictions(classes, labels) for name, classes in several.items()}
     for noun in ("images", "texts"):
-        result = summarize(StudyResult({"shared_batches": False}, range(3), ("a", "b"), ensembles, noun=noun))
+        result = summarize(StudyResult(SETTINGS, range(3), ("a", "b"), ensembles, noun=noun))
         axis = result.figure().axes[0]
         assert axis.get_title() == f"3 seeds, 200 test {noun}, 95 % intervals over {noun}"
     scored = {BASELINE: result.baseline} | {name: one.scores for name, one in result.transforms.items()}

@@ -13,7 +13,7 @@ from outspan.config import KEYS, Recipe, read_recipe
 from outspan.data.sets import load
 from outspan.measurement.core import find_core_set
 from outspan.measurement.predictions import load_predictions
-from outspan.measurement.recipes import STUDY_KEYS
+from outspan.measurement.recipes import SET_BY_STUDIES
 from outspan.measurement.scores import compute_scores
 from outspan.recipe_keys import StudyKeys
 
@@ -36,8 +36,8 @@ def test_the_result_is_what_the_files_say(few, tmp_path):
     assert isinstance(result, outspan.Measurement)
     assert list(result.transforms) == ["rotate", "invert"]
     assert result.info.seeds == (0, 1, 2, 3)
-    assert result.info.settings["model"] == "mlp"  # as in the paper
-    assert result.info.settings["probability"] == 0.5
+    assert result.info.settings.recipe.model == "mlp"  # as in the paper
+    assert result.info.settings.recipe.probability == 0.5
     stored = json.loads((out / "scores.json").read_text())
     assert stored == result.as_dict()
     assert list(stored["transforms"]["rotate"]) == [
@@ -94,7 +94,7 @@ def test_a_core_set_is_written_as_a_recipe(few, tmp_path):
 
 
 def test_keys_that_a_study_sets_itself_are_refused(tmp_path, unchecked):
-    assert {*StudyKeys.__annotations__} == {*KEYS} - {*STUDY_KEYS}
+    assert {*StudyKeys.__annotations__} == {*KEYS} - {*SET_BY_STUDIES}
     for keys, message in (
         ({"policy": "none"}, "measure sets policy itself, so policy cannot be changed"),
         ({"seed": 3}, "measure sets seed itself"),

@@ -24,6 +24,7 @@ from outspan.measurement.recipes import BASELINE
 from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import build_policy
 from outspan.transforms.normalize import Normalize
+from studies import SETTINGS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 RECIPE = mixup_baseline(Recipe(data="digits", model="mlp-5", epochs=1, batch=50))
@@ -110,7 +111,7 @@ def test_numbers_by_hand():
     names = list(mixup_recipes(RECIPE, 0.5, [0.0, 1.0]))
     several = {name: Predictions(baseline, labels) for name in names}
     several[same_class_name(0.0, 0.5)] = Predictions(corrected, labels)
-    measured = StudyResult({}, range(2), ("a", "b"), several, {name: lead for name in names})
+    measured = StudyResult(SETTINGS, range(2), ("a", "b"), several, {name: lead for name in names})
     result = summarize_mixup(measured, Tuning(0.5, {}, 0), [0.0, 1.0])
     first, second = result.margins.corrected
     assert (first.count, first.broken, first.baseline_accuracy) == (1, 0, 0.0)

@@ -56,8 +56,8 @@ def assert_same(one, other) -> None:
 def test_it_learns_and_can_be_asked(corpus, tiny_model, tmp_path, monkeypatch, capsys):
     summary = train(small(corpus, tiny_model, policy="none", epochs=14, lr=0.005), out=tmp_path / "run")
     assert summary.accuracy > 0.9
-    run, data = load_run(tmp_path / "run")
-    assert accuracy(run.model, data.test, run.preprocess, "cpu") == summary.accuracy
+    run, tested = load_run(tmp_path / "run")
+    assert accuracy(run.model, tested.split, run.preprocess, "cpu") == summary.accuracy
     (tmp_path / "empty.txt").write_text(" \n")
     with pytest.raises(ValueError, match=r"empty\.txt: an empty document"):
         read_text(tmp_path / "empty.txt")
@@ -87,7 +87,7 @@ def test_a_table_is_tested_whole_unless_the_run_has_trained_on_it(tiny_model, tm
     own, other = table("reviews.jsonl", 60, 0), table("test.jsonl", 30, 1)
     held_out = len(load(str(own)).test)
     train(small(own, tiny_model, epochs=1, batch=4, policy="none", fraction=0.9, validation=5), out=tmp_path / "run")
-    taken = len(load_run(tmp_path / "run")[1].test)
+    taken = len(load_run(tmp_path / "run")[1].split)
     assert taken < held_out < 30
     moved = tmp_path / "moved.jsonl"
     moved.write_bytes(own.read_bytes())
@@ -231,7 +231,7 @@ def test_measure_works_for_text(corpus, tiny_model, cache, tmp_path):
     assert measurable(recipe.data) == names[:2]
     result = measure(recipe, seeds=3, out=tmp_path / "measured")
     assert result.info.noun == "texts"
-    assert result.info.settings["probability"] == 1  # the default for text
+    assert result.info.settings.recipe.probability == 1  # the default for text
     assert set(result.transforms) == set(names)
     assert result.info.samples == 20
     assert "40 texts" in json.loads((tmp_path / "measured" / "settings.json").read_text())["train"]
@@ -367,7 +367,7 @@ def test_a_run_does_not_go_on_with_other_texts(name, found, corpus, tiny_model, 
         with pytest.raises(ValueError, match=r"the data has changed since \(test_digest "):
             load_run(tmp_path / "run")
     else:
-        assert len(load_run(tmp_path / "run")[1].test) == 20
+        assert len(load_run(tmp_path / "run")[1].split) == 20
 
 
 def test_a_run_is_found_from_any_folder(corpus, tiny_model, tmp_path, monkeypatch):
@@ -376,4 +376,4 @@ def test_a_run_is_found_from_any_folder(corpus, tiny_model, tmp_path, monkeypatc
     train(small("reviews", "bert", epochs=1), out=tmp_path / "run")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert len(load_run(tmp_path / "run")[1].test) == 20
+    assert len(load_run(tmp_path / "run")[1].split) == 20

@@ -194,7 +194,7 @@ def _mixup_table(study: "MixupStudy") -> "Table":
     for title in ("accuracy", "error", "instability"):
         table.add_column(title, justify="right")
     rows = [
-        (f"baseline, weight decay {study.info.settings['weight_decay']:g}", study.baseline),
+        (f"baseline, weight decay {study.info.settings.recipe.weight_decay:g}", study.baseline),
         (f"weight decay {study.tuning.weight_decay:g}", study.weight_decay),
         ("+ mixup", study.mixup),
         *((f"+ mixup, {100 * one.fraction:g} % same class", one.scores) for one in study.same_class),

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from outspan.config import Recipe
 from outspan.data.sets import noun_of
-from outspan.files import write_json
+from outspan.files import Json, write_json
 from outspan.measurement.effects import Estimate
 from outspan.measurement.info import StudyInfo, study_info
 from outspan.measurement.intervals import difference_intervals
@@ -56,7 +56,7 @@ class Pair:
         """Whether the 95 % interval of the difference is below 0."""
         return self.difference.interval.high < 0
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what the JSON file contains for a pair."""
         values = {"first": self.first, "second": self.second, **self.scores.brief()}
         return values | {"difference": self.difference.as_dict(), "cut": self.reduction, "edge": self.is_edge}
@@ -82,7 +82,7 @@ class CompositionGraph:
         """The name of its files, without the suffix."""
         return "composition-additive" if self.additive else "composition"
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what the JSON file contains."""
         order = "blended into" if self.additive else "after"
         return self.info.as_dict() | {
@@ -137,8 +137,8 @@ def compose(
     base = study_recipe("compose", recipe, keys)
     names = select_transforms(transforms, base)
     recipes = compositions(baseline_recipe(base, probability), names, additive=additive)
-    options = {"shared_batches": shared_batches, "jobs": jobs, "device": device, "watch": watch}
-    study = Study(recipes[BASELINE], seeds=seeds, out=out, **options)
+    baseline = recipes[BASELINE]
+    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
     graph = build_graph(study.run(recipes), names, additive=additive)
     graph.save(Path(out))
     return graph

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing_extensions import Unpack
 
 from outspan.config import Recipe, write_recipe
-from outspan.files import write_json, write_whole
+from outspan.files import Json, write_json, write_whole
 from outspan.measurement.compose import composition_name
 from outspan.measurement.info import StudyInfo, study_info
 from outspan.measurement.intervals import Interval, compute_intervals
@@ -38,14 +38,16 @@ class SearchStep:
     interval: Interval  # of the error
     next_errors: Mapping[str, float] = field(default_factory=dict)  # by transform, the error with it added
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what core.json contains for a step."""
-        values: dict[str, object] = {
+        values: dict[str, Json] = {
             "transforms": list(self.transforms),
             **self.scores.brief(),
             "interval": list(self.interval),
         }
-        return values | ({"then": dict(self.next_errors)} if self.next_errors else {})
+        if self.next_errors:
+            values["then"] = dict(self.next_errors)
+        return values
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class CoreSet:
         """The mean number of transforms of the core set that are applied to a sample."""
         return len(self.transforms) * self.recipe.probability
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what core.json contains."""
         return self.info.as_dict() | {
             "core": list(self.transforms),
@@ -117,8 +119,9 @@ def find_core_set(
     base = study_recipe("core", recipe, keys)
     names = select_transforms(transforms, base)
     check_transforms(base, names)
-    options = {"shared_batches": shared_batches, "jobs": jobs, "device": device, "watch": watch}
-    core = search(Study(baseline_recipe(base, probability), seeds=seeds, out=out, **options), names)
+    baseline = baseline_recipe(base, probability)
+    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
+    core = search(study, names)
     core.save(Path(out))
     return core
 

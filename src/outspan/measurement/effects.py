@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from outspan.files import write_json, write_whole
+from outspan.files import Json, write_json, write_whole
 from outspan.measurement.info import StudyInfo, study_info
 from outspan.measurement.intervals import Interval, Intervals, compute_intervals, difference_intervals
 from outspan.measurement.predictions import Predictions, save_predictions
@@ -32,7 +32,7 @@ class Estimate:
     value: float
     interval: Interval
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return the value and the interval by name."""
         return {"value": self.value, "interval": list(self.interval)}
 
@@ -50,10 +50,10 @@ class EnsembleScores:
     by_class: Mapping[str, Scores]
     first_seeds: Scores | None = None  # of the first 3 seeds alone, if there are more
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what scores.json contains for a configuration."""
         accuracy = {"value": self.accuracy.value, "std": self.accuracy_std, "interval": list(self.accuracy.interval)}
-        values: dict[str, object] = {
+        values: dict[str, Json] = {
             "accuracy": accuracy | {"by_seed": list(self.accuracy_by_seed)},
             "error": self.error.as_dict(),
             "instability": self.instability.as_dict(),
@@ -62,7 +62,8 @@ class EnsembleScores:
         if self.first_seeds is not None:
             few = asdict(self.first_seeds)
             values[f"first_{FEW}_seeds"] = {key: few[key] for key in ("accuracy", "error", "instability", "ties")}
-        return values | {"by_class": {name: asdict(one) for name, one in self.by_class.items()}}
+        values["by_class"] = {name: asdict(one) for name, one in self.by_class.items()}
+        return values
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Effect:
     broken: int  # samples that only the vote of the baseline gets right
     accuracy_on_broken: float | None  # of the transform's single models
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what scores.json contains for the effect of a transform."""
         difference = {key: getattr(self, key).as_dict() for key in ("accuracy", "error", "instability")}
         return {
@@ -111,7 +112,7 @@ class Measurement:
         """Return the transforms with a verdict."""
         return tuple(name for name, result in self.transforms.items() if result.effect.verdict == verdict)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what scores.json contains."""
         method = {"level": LEVEL, "draws": DRAWS, "over": "test samples; the models stay as they are"}
         transforms = {name: one.scores.as_dict() | one.effect.as_dict() for name, one in self.transforms.items()}

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from outspan.files import Json
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.recipes import BASELINE
 from outspan.measurement.scores import count_ties
+from outspan.measurement.settings import StudySettings
 
 _SHARED = (
     "all seeds saw the same samples and transforms in the same order, and differ only by their initialization: "
@@ -18,7 +19,7 @@ _SHARED = (
 class StudyInfo:
     """How a study was made, and what affects the reading of its scores."""
 
-    settings: Mapping[str, Any]  # everything that the models share
+    settings: StudySettings
     seeds: tuple[int, ...]
     samples: int  # in the test split
     noun: str  # what the samples are called: "images" or "texts"
@@ -28,11 +29,18 @@ class StudyInfo:
     learned: bool  # whether the baseline is above `largest_class`
     note: str = ""  # a caveat
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what the JSON files of studies contain first."""
-        values: dict[str, object] = {"settings": dict(self.settings), "seeds": list(self.seeds), "samples": self.samples}
-        values["kind"] = self.noun
-        values |= {"ties": self.ties, "votes": self.votes, "largest_class": self.largest_class, "learnt": self.learned}
+        values: dict[str, Json] = {
+            "settings": self.settings.as_dict(),
+            "seeds": list(self.seeds),
+            "samples": self.samples,
+            "kind": self.noun,  # stored files keep the names `kind` and `learnt`
+            "ties": self.ties,
+            "votes": self.votes,
+            "largest_class": self.largest_class,
+            "learnt": self.learned,
+        }
         return values | ({"note": self.note} if self.note else {})
 
     @property
@@ -42,7 +50,7 @@ class StudyInfo:
 
 
 def study_info(
-    settings: Mapping[str, Any], seeds: Sequence[int], predictions: Mapping[str, Predictions], noun: str, *, seed: int = 0
+    settings: StudySettings, seeds: Sequence[int], predictions: Mapping[str, Predictions], noun: str, *, seed: int = 0
 ) -> StudyInfo:
     """Return the information about a study from the predictions of its configurations. `seed` decides tied votes."""
     baseline = predictions[BASELINE]
@@ -50,5 +58,5 @@ def study_info(
     largest = int(labels.bincount().max()) / len(labels)
     learned = bool((baseline.classes == labels).double().mean() > largest)
     ties, votes = count_ties(predictions.values(), seed=seed)
-    note = _SHARED if settings.get("shared_batches") else ""
+    note = _SHARED if settings.shared_batches else ""
     return StudyInfo(settings, tuple(seeds), len(labels), noun, ties, votes, largest, learned, note)

@@ -57,8 +57,7 @@ def measure(
     names = select_transforms(transforms, base)
     baseline = baseline_recipe(base, probability)
     single_transforms(baseline, names)  # refuses transforms that cannot be measured
-    options = {"shared_batches": shared_batches, "jobs": jobs, "device": device, "watch": watch}
-    study = Study(baseline, seeds=seeds, out=out, **options)
+    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
     known = [name for name in measurable(base.data, base.cache) if name not in names]
     earlier = [name for name in known if study.has(name)]
     unfinished = [name for name in known if name not in earlier and study.has_any_seed(name)]

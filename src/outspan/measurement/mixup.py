@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 
 from outspan.config import Recipe
 from outspan.data.sets import Data, hold_out, noun_of
-from outspan.files import write_json
+from outspan.files import Json, write_json
 from outspan.measurement.info import StudyInfo, study_info
 from outspan.measurement.intervals import Interval, compute_intervals
 from outspan.measurement.mixup_margins import Margins, measure_margins
@@ -38,7 +38,7 @@ class Tuning:
     accuracies: Mapping[float, float]  # by weight decay, on held-out training images; empty if there was one value only
     held_out: int  # number of held-out images
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what mixup.json contains."""
         accuracies = {repr(value): accuracy for value, accuracy in self.accuracies.items()}
         return {"chosen": self.weight_decay, "held_out": self.held_out, "accuracy": accuracies}
@@ -52,9 +52,13 @@ class SameClassScores:
     scores: Scores
     instability_interval: Interval
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what mixup.json contains."""
-        return {"share": self.fraction, **self.scores.brief(), "instability_interval": list(self.instability_interval)}
+        return {
+            "share": self.fraction,  # stored files keep this name
+            **self.scores.brief(),
+            "instability_interval": list(self.instability_interval),
+        }
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class MixupStudy:
     same_class: tuple[SameClassScores, ...]  # by fraction of same-class partners
     margins: Margins
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what mixup.json contains."""
         table = {BASELINE: self.baseline.brief(), "l2": self.weight_decay.brief(), "mixup": self.mixup.brief()}
         if scores := [one.scores for one in self.same_class if one.fraction == 1]:
@@ -120,8 +124,7 @@ def study_mixup(
     """
     baseline = mixup_baseline(study_recipe("mixup", recipe, keys))
     check_values(baseline, weight_decays, fractions)
-    options = {"shared_batches": shared_batches, "jobs": jobs, "device": device, "watch": watch}
-    study = Study(baseline, seeds=seeds, out=out, **options)
+    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
     tuning = tune(study, weight_decays)
     result = summarize_mixup(study.run(mixup_recipes(baseline, tuning.weight_decay, fractions)), tuning, fractions)
     result.save(Path(out))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from outspan.files import Json
 from outspan.measurement.margins import histogram
 from outspan.measurement.recipes import BASELINE
 from outspan.measurement.scores import corrected_and_broken, find_majority
@@ -22,11 +23,16 @@ class Corrected:
     mean_margin: float | None  # of the baseline on the corrected images
     histogram: tuple[int, ...]  # of these margins
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what mixup.json contains."""
-        values: dict[str, object] = {"share": self.fraction, "count": self.count, "broken": self.broken}
-        values |= {"baseline_accuracy": self.baseline_accuracy, "mean_margin": self.mean_margin}
-        return values | {"histogram": list(self.histogram)}
+        return {
+            "share": self.fraction,  # stored files keep this name
+            "count": self.count,
+            "broken": self.broken,
+            "baseline_accuracy": self.baseline_accuracy,
+            "mean_margin": self.mean_margin,
+            "histogram": list(self.histogram),
+        }
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Margins:
     corrected: tuple[Corrected, ...]
     mean_of_wrong: float | None  # of the baseline, where its vote is wrong; None if it is always right
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Json]:
         """Return what mixup.json contains."""
         return {
             "bins": "10 of equal width from 0 to 1, margins averaged over seeds",

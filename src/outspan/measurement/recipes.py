@@ -5,24 +5,25 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from outspan.config import Recipe, build_recipe, default_recipe, read_values
+from outspan.config import Recipe, build_recipe, default_recipe, read_values, with_values
 from outspan.data.sets import noun_of
 from outspan.messages import shown
 from outspan.policies.table import TRANSFORM_SETS
+from outspan.recipe_keys import StudyKeys
 from outspan.training.setup import with_absolute_paths
-from outspan.transforms.table import BY_NOUN, find
+from outspan.transforms.table import BY_NOUN, Transform, find
 
 BASELINE = "baseline"
 PAPER_FIVE = ("rotate", "random_crop", "cutout", "translate_x", "translate_y")  # in the paper's graph of compositions
-# The recipe keys that a study sets itself.
-STUDY_KEYS = ("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class")
+# The recipe keys that a study sets itself. `StudyKeys` has all others.
+SET_BY_STUDIES = ("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class")
 _OPTIONS = {"seed": "seeds", "transforms": "transforms", "probability": "probability", "same_class": "fractions"}
-_MODELS: Mapping[str, str] = MappingProxyType({"images": "mlp"})  # by noun; otherwise the default of the recipe
+# The defaults of a study that differ from those of a recipe, by noun.
+_STUDY_DEFAULTS: Mapping[str, Mapping[str, str]] = MappingProxyType({"images": {"model": "mlp"}, "texts": {}})
 
 
-def study_recipe(study: str, recipe: Recipe | Path | str | None, keys: Mapping[str, Any]) -> Recipe:
+def study_recipe(study: str, recipe: Recipe | Path | str | None, keys: StudyKeys) -> Recipe:
     """Return the recipe that all models of a study share, from a recipe, a TOML file or the defaults, with changed keys.
 
     The default model for images is an mlp, as in the paper. `study` is the name of the study, for messages.
@@ -31,20 +32,19 @@ def study_recipe(study: str, recipe: Recipe | Path | str | None, keys: Mapping[s
     if isinstance(recipe, Recipe):
         return with_absolute_paths(build_recipe(recipe, keys))
     stored = {} if recipe is None else read_values(Path(recipe))
-    # Without a policy there is nothing to ignore.
-    if ignored := [key for key, value in stored.items() if key in STUDY_KEYS and value != "none"]:
+    # A value of "none" is no augmentation, so nothing is ignored.
+    if ignored := [key for key, value in stored.items() if key in SET_BY_STUDIES and value != "none"]:
         names = ", ".join(ignored)
         warnings.warn(f"{study} sets these keys itself and ignores their values in {recipe}: {names}", stacklevel=3)
-    noun = noun_of(str({**stored, **keys}.get("data", "")))
-    if noun in _MODELS and "model" not in stored:
-        keys = {"model": _MODELS[noun], **keys}
-    return with_absolute_paths(build_recipe(recipe, keys, noun_of))
+    built = build_recipe(recipe, keys, noun_of)
+    defaults = {key: value for key, value in _STUDY_DEFAULTS[noun_of(built.data)].items() if key not in {**stored, **keys}}
+    return with_absolute_paths(with_values(built, defaults))
 
 
 def check_keys(study: str, keys: Collection[str]) -> None:
     """Refuse recipe keys that a study sets itself. `study` is the name of its command."""
     for key in keys:
-        if key in STUDY_KEYS:
+        if key in SET_BY_STUDIES:
             option = _OPTIONS.get(key)
             how = f"use the option --{option}" if option else "leave it out"
             raise ValueError(f"{study} sets {key} itself, so {key} cannot be changed: {how}")
@@ -56,10 +56,10 @@ def default_probability(data: str) -> float:
 
 
 def measurable(data: str = "", cache: str = "") -> tuple[str, ...]:
-    """Return the transforms that can be measured: those that keep the label. Back-translation needs a cache."""
+    """Return the transforms that can be measured: those that change a sample, keep its label, and have the cache they need."""
     table = BY_NOUN[noun_of(data)]
-    excluded = {"identity"} if cache else {"identity", "back_translation"}
-    return tuple(name for name, transform in table.items() if not transform.mixes and name not in excluded)
+    usable = [name for name, transform in table.items() if not transform.mixes and (cache or not transform.needs_cache)]
+    return tuple(name for name in usable if name != "identity")
 
 
 def select_transforms(transforms: str | Sequence[str], recipe: Recipe) -> tuple[str, ...]:
@@ -88,9 +88,14 @@ def check_transforms(recipe: Recipe, transforms: Sequence[str]) -> None:
     for name in transforms:
         transform = find(name, BY_NOUN[noun_of(recipe.data)])
         if name not in allowed:
-            reasons = {"identity": "changes nothing: it is the baseline", "back_translation": "needs a cache: set cache=FILE"}
-            mixes = "mixes labels: only transforms that keep the label of a sample can be measured"
-            raise ValueError(f"{name!r} {mixes if transform.mixes else reasons[name]} (allowed: {', '.join(allowed)})")
+            raise ValueError(f"{name!r} {_reason(transform)} (allowed: {', '.join(allowed)})")
+
+
+def _reason(transform: Transform) -> str:
+    """Return why a transform cannot be measured."""
+    if transform.mixes:
+        return "mixes labels: only transforms that keep the label of a sample can be measured"
+    return "needs a cache: set cache=FILE" if transform.needs_cache else "changes nothing: it is the baseline"
 
 
 def unaugmented(recipe: Recipe) -> Recipe:

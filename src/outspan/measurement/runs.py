@@ -1,14 +1,11 @@
 """Train the models of a study, one by one or together, and store their predictions."""
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import safetensors.torch
@@ -16,14 +13,15 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from outspan.config import Recipe, with_new_names
+from outspan.config import Recipe
 from outspan.data.sets import Data, load_for
 from outspan.files import remove_partials, write_json, write_whole
 from outspan.measurement.margins import compute_margins
+from outspan.measurement.settings import StudySettings, check_settings
 from outspan.training import OnStep
 from outspan.training.ensemble import is_batchable, train_ensemble
 from outspan.training.logits import compute_logits
-from outspan.training.pool import named
+from outspan.training.pool import run_with_title
 from outspan.training.train import train
 from outspan.training.trained import load
 
@@ -36,7 +34,7 @@ Unit = Mapping[Task, Recipe]  # what is trained together: several MLPs, or one o
 class Folder:
     """The folder of a study. It has one file of predictions per finished model. A file is complete or missing."""
 
-    def __init__(self, out: Path, settings: Mapping[str, Any], samples: int, classes: int) -> None:
+    def __init__(self, out: Path, settings: StudySettings, samples: int, classes: int) -> None:
         self.out, self.samples, self.classes = out, samples, classes
         if next(out.glob("step-*.safetensors"), None) is not None:
             raise ValueError(f"{out}: contains a run of `outspan train`, not a measurement; choose another folder")
@@ -44,9 +42,9 @@ class Folder:
         path = out / "settings.json"
         is_used = any((out / "models").iterdir()) or (out / "running").exists()
         if path.exists() and is_used:
-            _check_settings(path, settings)
+            check_settings(path, settings)
         else:
-            write_json(path, dict(settings))
+            write_json(path, settings.as_dict())
 
     def path(self, name: str, seed: int) -> Path:
         """Return the file with the predictions of a model."""
@@ -113,19 +111,6 @@ def _save(array: np.ndarray, path: Path) -> None:
         np.save(file, array, allow_pickle=False)
 
 
-def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    try:
-        stored = json.loads(path.read_text())
-        defaults = {key: value for key, value in asdict(Recipe()).items() if key in settings}  # for keys newer than the folder
-        stored = defaults | with_new_names(stored)
-        different = [key for key in dict.fromkeys([*stored, *settings]) if stored.get(key) != settings.get(key)]
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not the settings of a measurement ({error})") from None
-    if different:
-        shown = ", ".join(f"{key} {stored.get(key)!r} there, {settings.get(key)!r} requested" for key in different)
-        raise ValueError(f"{path.parent}: contains a measurement with other settings ({shown}); choose another folder")
-
-
 def title_of(unit: Unit) -> str:
     """Return the title of a unit for its progress bar."""
     names = list(dict.fromkeys(name for name, _ in unit))
@@ -146,9 +131,9 @@ def run(
         return _run_alone(folder, name, recipe, device, data, on_step)
     running = folder.running("together", hashlib.blake2b(repr(list(unit)).encode(), digest_size=8).hexdigest())
     data = data or load_for(recipe)
-    options = {"data": data, "device": device, "shared": shared, "out": running, "on_step": on_step}
-    model, preprocess = train_ensemble(list(unit.values()), **options)
-    logits = compute_logits(model, data.test, preprocess, device)
+    recipes = list(unit.values())
+    model, preprocess = train_ensemble(recipes, data=data, device=device, shared=shared, out=running, on_step=on_step)
+    logits = compute_logits(model, data.test.prepared(recipe), preprocess, device)
     folder.write(running, {task: logits[:, i] for i, task in enumerate(unit)})
 
 
@@ -156,7 +141,9 @@ def _run_alone(
     folder: Folder, name: str, recipe: Recipe, device: torch.device, data: Data | None, on_step: OnStep | None
 ) -> None:
     running, data = folder.running(name, recipe.seed), data or load_for(recipe)
-    named(f"{name}, seed {recipe.seed}", partial(train, recipe, out=running, splits=data, device=device), on_step=on_step)
+    run_with_title(
+        f"{name}, seed {recipe.seed}", partial(train, recipe, out=running, splits=data, device=device), on_step=on_step
+    )
     trained = load(running)
     logits = compute_logits(trained.model.to(device), data.test.prepared(recipe), trained.preprocess, device)
     folder.write(running, {(name, recipe.seed): logits})

@@ -4,10 +4,9 @@ A configuration is a recipe without its seed: the baseline, one transform, or a 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,21 +14,21 @@ from torch import Tensor
 from outspan.config import Recipe
 from outspan.data.sets import Data, load_for
 from outspan.devices import find_device
-from outspan.files import digest_of
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.runs import Folder, Task, run, title_of
+from outspan.measurement.settings import StudySettings, study_settings
 from outspan.messages import shown
 from outspan.shapes import Float32
 from outspan.training.ensemble import MEMBER_KEYS, is_batchable, members_at_once
 from outspan.training.lock import locked
-from outspan.training.pool import Watch, run_all, unwatched
+from outspan.training.pool import Watch, unwatched, run_all
 
 
 @dataclass(frozen=True, eq=False)
 class StudyResult:
     """The predictions of every configuration of a study for the test split."""
 
-    settings: Mapping[str, Any]  # everything that the models share
+    settings: StudySettings
     seeds: Sequence[int]
     classes: Sequence[str]
     predictions: Mapping[str, Predictions]  # by configuration
@@ -78,7 +77,7 @@ class Study:
             )
         self.jobs = jobs if data is None else 1
         self.data = data or load_for(baseline)
-        self.settings = _settings(baseline, self.data, self.device, shared_batches)
+        self.settings = study_settings(baseline, self.data, self.device, shared_batches=shared_batches)
         self.folder = Folder(Path(out), self.settings, len(self.data.test), len(self.data.classes))
 
     def has(self, name: str) -> bool:
@@ -107,9 +106,10 @@ class Study:
         tasks = {(name, seed): replace(recipes[name], seed=seed) for name, seed in missing}
         units = self._batches({task: recipe for task, recipe in tasks.items() if is_batchable(recipe)})
         units += [{task: recipe} for task, recipe in tasks.items() if not is_batchable(recipe)]
-        options = {"device": self.device, "shared": 0 if self.shared_batches else None}
-        options["data"] = self.data if self.jobs == 1 else None  # each process loads its own
-        runs = [(title_of(unit), partial(run, self.folder, unit, **options)) for unit in units]
+        shared = 0 if self.shared_batches else None
+        data = self.data if self.jobs == 1 else None  # each process loads its own
+        train = partial(run, self.folder, device=self.device, shared=shared, data=data)
+        runs = [(title_of(unit), partial(train, unit)) for unit in units]
         run_all(runs, jobs=self.jobs, watch=self.watch)
 
     def _batches(self, tasks: Mapping[Task, Recipe]) -> list[dict[Task, Recipe]]:
@@ -139,11 +139,3 @@ def _list_seeds(seeds: int | Sequence[int]) -> list[int]:
 
 def _describe_model(recipe: Recipe) -> str:
     return recipe.model + (f" with validation {recipe.validation}" if recipe.validation else "")
-
-
-def _settings(recipe: Recipe, data: Data, device: torch.device, shared_batches: bool) -> Mapping[str, Any]:
-    """Return everything that decides the predictions of a model, except its configuration and its seed."""
-    kept = {key: value for key, value in asdict(recipe).items() if key not in ("seed", "transforms")}
-    settings = kept | {"shared_batches": shared_batches, "device": device.type}
-    settings |= {"train": data.train.fingerprint, "test": data.test.fingerprint}
-    return settings | {f"{key}_digest": digest_of(getattr(recipe, key)) for key in ("cache", "weights") if getattr(recipe, key)}

@@ -21,10 +21,11 @@ from outspan.policies.proposals import pick_pair
 from outspan.policies.published import at_fraction
 from outspan.policies.sampler import propose
 from outspan.policies.settings import check_settings
+from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Step
 from outspan.policies.strength import strength_at
 from outspan.policies.targets import make_targets
-from outspan.shapes import Float32, Inputs, Int64, Num, describe
+from outspan.shapes import Float32, Inputs, Int64, Num
 from outspan.transforms.normalize import Preprocess
 
 # The operations of AutoAugment without sample pairing, which blends images but not their labels.
@@ -162,7 +163,7 @@ class Adversarial:
         for name, parameter in self.controller.named_parameters():
             for key, tensor in self._optimizer.state.get(parameter, {}).items():
                 state[f"adam.{key}.{name}"] = tensor
-        return state | {"sums": self._sums, "images": torch.tensor(self._samples)}
+        return state | {"sums": self._sums, "images": torch.tensor(self._samples)}  # checkpoints keep the name "images"
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`; tensors that do not fit this policy raise a ValueError."""
@@ -182,15 +183,7 @@ class Adversarial:
             for name, parameter in self.controller.named_parameters():
                 moments = {"step": torch.tensor(0.0), "exp_avg": parameter, "exp_avg_sq": parameter}
                 expected |= {f"adam.{key}.{name}": tensor for key, tensor in moments.items()}
-        if different := expected.keys() ^ state.keys():
-            problem = "has no" if min(different) in expected else "has an unknown"
-            raise ValueError(f"the checkpoint {problem} tensor {f'policy.{min(different)}'!r}")
-        for name, tensor in expected.items():
-            stored = state[name]
-            if (stored.shape, stored.dtype) != (tensor.shape, tensor.dtype):
-                raise ValueError(
-                    f"the checkpoint's tensor {f'policy.{name}'!r} must be {describe(tensor)}, got {describe(stored)}"
-                )
+        check_state(expected, state)
 
     def _policies_of(self, round_number: int) -> tuple[Tensor, Proposal]:
         """Return the controller's decisions of a round, and the proposal that applies them."""

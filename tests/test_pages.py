@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from outspan import rng
+from outspan.config import KEYS, Recipe
 from outspan.policies.files import pba
 from outspan.theory import mixup, simulate
 from outspan.theory.bounds import Setting
@@ -103,6 +104,26 @@ def test_the_minimum_norm_gains_are_what_the_page_prints():
         exact = minnorm_error(s.X, s.beta, s.sigma) - minnorm_error(s.X, s.beta, s.sigma, added=row)
         assert evaluate(bias, **letters) == pytest.approx(exact.bias, rel=1e-9)
         assert -evaluate(variance, **letters) == pytest.approx(exact.variance, rel=1e-9)
+
+
+def test_the_table_of_recipe_keys_has_every_key_and_its_default():
+    rows = re.findall(r"(?m)^\| `(\w+)` \| (.+?) \|", (DOCS / "training.md").read_text(encoding="utf-8"))
+    printed = {key: text.strip("`").removesuffix("none") for key, text in rows if key in KEYS}
+    assert sorted(key for key, _ in rows if key in KEYS) == sorted(KEYS)  # each once
+    for key, text in printed.items():
+        default = getattr(Recipe(), key)
+        assert type(default)(text) == default or (key, text) == ("defaults", ""), key
+
+
+def test_links_between_pages_exist():
+    for page in [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md")]:
+        for file, anchor in re.findall(r"\]\((?!http)([\w./-]*)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8")):
+            target = (page.parent / file).resolve() if file else page
+            assert target.exists(), f"{page.name}: {file}"
+            if anchor:
+                headings = re.findall(r"(?m)^#+ (.+)$", target.read_text(encoding="utf-8"))
+                anchors = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+                assert anchor in anchors, f"{page.name}: {file}#{anchor}"
 
 
 def test_the_ends_of_pba_are_what_the_page_says(tmp_path):

@@ -48,7 +48,7 @@ from outspan.policies.published import randaugment, trivialaugment
 from outspan.policies.table import parse_transforms
 from outspan.policies.targets import make_targets
 from outspan.policies.uncertain import Uncertain, choose
-from outspan.training.graphs import Replayed
+from outspan.training.graphs import GraphModel
 from outspan.training.logits import accuracy, compute_logits
 from outspan.training.setup import use_algorithms
 from outspan.training.state import State, initial_model, make_optimizer
@@ -299,7 +299,7 @@ class Net:
         if compiled:
             fast, averaged = torch.compile(self.model, dynamic=False), torch.compile(self.averaged, dynamic=False)
         self.learn = Learner(fast, 0.0, graphs=on_gpu)
-        self.score, self.score_averaged = Chunked(Replayed(fast), score_rows), Chunked(Replayed(averaged), score_rows)
+        self.score, self.score_averaged = Chunked(GraphModel(fast), score_rows), Chunked(GraphModel(averaged), score_rows)
         pairs = list(zip(self.averaged.state_dict().values(), self.model.state_dict().values(), strict=True))
         self.floats = [list(tensors) for tensors in zip(*(pair for pair in pairs if pair[0].is_floating_point()), strict=True)]
         self.others = [pair for pair in pairs if not pair[0].is_floating_point()]

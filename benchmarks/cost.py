@@ -26,7 +26,7 @@ from outspan.data.sets import Data
 from outspan.data.splits import InMemory
 from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import build_policy
-from outspan.training.graphs import Replayed
+from outspan.training.graphs import GraphModel
 from outspan.training.setup import use_algorithms
 from outspan.training.state import new_state
 from outspan.training.step import Learner, take_step
@@ -116,7 +116,7 @@ def contestant(
     on_gpu = device.type == "cuda"
     state = new_state(recipe, data.train.shape, 10, device)
     learn = Learner(state.model, 0.0, graphs=on_gpu)
-    net = Replayed(state.model) if on_gpu else state.model
+    net = GraphModel(state.model) if on_gpu else state.model
     preprocess = Normalize(
         (0.49, 0.48, 0.45), (0.25, 0.24, 0.26), torch.bfloat16 if on_gpu else torch.float32, channels_last=on_gpu
     )

@@ -18,7 +18,7 @@ from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import build_policy
 from outspan.policies.uncertain import Uncertain
 from outspan.training import Stopped, checkpoint
-from outspan.training.graphs import Replayed
+from outspan.training.graphs import GraphModel
 from outspan.training.setup import use_algorithms
 from outspan.training.state import new_state
 from outspan.training.step import Learner, take_step
@@ -55,7 +55,7 @@ def measure_steps(model: str, batch: int, rounds: int, how: str) -> dict[str, fl
         recipe = Recipe(data="cifar10", model=model, batch=batch, defaults="cifar", **values)
         state = new_state(recipe, data.train.shape, 10, GPU)
         learn = Learner(torch.compile(state.model) if "compiled" in how else state.model, 0.0, graphs="graphs" in how)
-        net = Replayed(learn.model) if "graphs" in how else learn.model
+        net = GraphModel(learn.model) if "graphs" in how else learn.model
         policy = build_policy(recipe, net, data, PREPROCESS)
         net.train()
         runs[name] = lambda step, s=state, f=learn, r=recipe, p=policy: take_step(s, f, r, p(images, labels, step=step), 0.01)
@@ -97,7 +97,7 @@ def check_that_steps_do_not_wait() -> str:
     for name, values in {**POLICIES, **others}.items():
         recipe = Recipe(data="cifar10", model="wide_resnet-16-4", defaults="cifar", batch=16, **values)  # a round is 8 steps
         state = new_state(recipe, data.train.shape, 10, GPU)
-        learn, net = Learner(state.model, 0.0, graphs=True), Replayed(state.model)
+        learn, net = Learner(state.model, 0.0, graphs=True), GraphModel(state.model)
         policy = build_policy(recipe, net, data, PREPROCESS)
         net.train()
 

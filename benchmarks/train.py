@@ -20,7 +20,7 @@ from outspan import models, rng, soft_cross_entropy
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.policies.table import build_policy
-from outspan.training.pending import Outcome, Pending
+from outspan.training.loss_queue import LossQueue, Outcome
 from outspan.training.state import new_state
 from outspan.training.step import Learner, lr_at, take_step
 from outspan.transforms.normalize import Normalize
@@ -43,7 +43,7 @@ def main() -> None:
         state = new_state(changed, data.train.shape, 10, torch.device("cpu"))
         policy_step = build_policy(changed, state.model, data, preprocess)
         learn = Learner(state.model, 0.0, graphs=False)
-        losses = Pending(torch.device("cpu"), lambda outcome, loss: loss)
+        losses = LossQueue(torch.device("cpu"), lambda outcome, loss: loss)
         order = rng.generator(0, "order", 0).permutation(len(data.train))
         for step in range(steps):
             rows = torch.from_numpy(order[step * recipe.batch : (step + 1) * recipe.batch])

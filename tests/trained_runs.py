@@ -9,16 +9,16 @@ from outspan.data.dataset import Data
 from outspan.data.sets import load as load_data
 from outspan.data.splits import InMemory
 from outspan.training import checkpoint
-from outspan.training.tested import load_tested
+from outspan.training.evaluation_data import EvaluationData, load_evaluation_data
 from outspan.training.trained import Trained, load
 
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=3, batch=20, transforms="geometric")
 
 
-def load_run(folder: Path) -> tuple[Trained, Data]:
+def load_run(folder: Path) -> tuple[Trained, EvaluationData]:
     """Return the model of a run and the data that it is tested on."""
     run = load(folder)
-    return run, load_tested(run).data
+    return run, load_evaluation_data(run)
 
 
 def few(count: int = 200) -> Data:

@@ -4,7 +4,8 @@ The shapes are checked at run time only in the test suite, by its import hook. W
 a development dependency, each name is the plain tensor type.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -31,7 +32,10 @@ Normalized: TypeAlias = Num[Tensor, "B C H W"]
 
 @runtime_checkable
 class Inputs(Protocol):
-    """A batch of samples as a split returns it: images [B, C, H, W], or documents, whose last two sizes are 1."""
+    """A batch of samples as a split returns it: images [B, C, H, W], or documents, whose shape is [B, 1, 1].
+
+    `mix_labels` computes the weights of labels from the last two sizes, the height and width.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -50,15 +54,33 @@ def describe(value: object) -> str:
     return f"a {name} of {type(value[0]).__name__}" if isinstance(value, list | tuple) and value else f"a value of type {name}"
 
 
-_NOUNS = {3: "images", 1: "texts"}  # by the number of axes of a sample
+class _SampleType(NamedTuple):
+    noun: str
+    channel_axes: int  # the number of leading axes that are channels, with a mean and a std each
 
 
-def noun_of_shape(shape: tuple[int, ...]) -> str:
+_SAMPLE_TYPES = {3: _SampleType("images", 1), 1: _SampleType("texts", 0)}  # by the number of axes of a sample
+
+
+def noun_of_shape(shape: Sequence[int]) -> str:
     """Return what samples of a shape are called: "images" for [C, H, W], "texts" for [T].
 
     >>> noun_of_shape((3, 32, 32)), noun_of_shape((512,))
     ('images', 'texts')
     """
-    if len(shape) not in _NOUNS:
+    return _sample_type(shape).noun
+
+
+def channels_of_shape(shape: Sequence[int]) -> int:
+    """Return the number of channels of a sample: C for [C, H, W], 0 for [T].
+
+    >>> channels_of_shape((3, 32, 32)), channels_of_shape((512,))
+    (3, 0)
+    """
+    return sum(shape[: _sample_type(shape).channel_axes])
+
+
+def _sample_type(shape: Sequence[int]) -> _SampleType:
+    if len(shape) not in _SAMPLE_TYPES:
         raise ValueError(f"the shape of a sample must be [C, H, W] or [T], got {list(shape)}")
-    return _NOUNS[len(shape)]
+    return _SAMPLE_TYPES[len(shape)]

@@ -37,8 +37,8 @@ def through(path, changes, scale, out) -> None:
         train(recipe, out=out, on_step=lambda progress: progress.step == 1)
     summary = train(recipe, out=out)
     assert summary.steps >= 2
-    run, data = load_run(out)
-    assert accuracy(run.model, data.test, run.preprocess, "cpu") == summary.accuracy
+    run, tested = load_run(out)
+    assert accuracy(run.model, tested.split, run.preprocess, "cpu") == summary.accuracy
 
 
 NARROW = {  # the same families, for CPUs
@@ -80,7 +80,7 @@ def test_the_scale_is_an_option(run, official, monkeypatch, tmp_path):
     monkeypatch.setenv("OUTSPAN_DATA", str(official("mnist")))
     mnist = next(path for path in PAPER if path.stem == "mnist-mlp")
     assert "test accuracy" in run("train", mnist, "--scale", "0.001", "-o", tmp_path / "run")
-    recipe, data = load_run(tmp_path / "run")[0].recipe, load_run(tmp_path / "run")[1]
+    recipe, data = load_run(tmp_path / "run")[0].recipe, load_run(tmp_path / "run")[1].data
     assert (recipe.epochs, recipe.fraction, len(data.train), len(data.test)) == (1, 0.001, 1000, 1000)
     for scale in ("0", "1.5", "-1"):
         assert "scale must lie in (0, 1], got" in run("train", mnist, "--scale", scale, "-o", tmp_path / "none", code=2)

@@ -9,15 +9,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from outspan.data import fetch as module
-from outspan.data.dataset import DataSet, Source
+from outspan.data.dataset import DataSetEntry, Source
 from outspan.data.fetch import fetch
 from outspan.data.sets import SETS
 
 BODY = bytes(range(256)) * 4000
 
 
-def toy(source: Source) -> dict[str, DataSet]:
-    return {"toy": DataSet(SETS["digits"].read, folder="toy", sources=(source,))}
+def toy(source: Source) -> dict[str, DataSetEntry]:
+    return {"toy": DataSetEntry(SETS["digits"].read, folder="toy", sources=(source,))}
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -111,7 +111,7 @@ def test_npz_in_every_layout(tmp_path):
         ({"train_labels": np.zeros(2)}, "train_labels must be whole numbers"),
         ({"train_labels": np.zeros(3, int)}, r"a\.npz: the 2 train images have 3 labels"),
         ({"train_labels": np.array([0, -1])}, "labels must lie in"),
-        ({"test_images": np.zeros((2, 5, 4), np.uint8)}, "train and test images differ in size"),
+        ({"test_images": np.zeros((2, 5, 4), np.uint8)}, "train and test images differ in shape"),
         ({"test_images": np.zeros((2, 5, 4, 2), np.uint8)}, "must have 1 or 3 channels"),
         ({"train_labels": np.array([None, 1], dtype=object)}, "allow_pickle"),
     ],
@@ -257,7 +257,7 @@ def test_a_folder_without_train_is_what_is_tested(tmp_path):
         found, said = folders.list_whole(path, ("another", *classes))
         assert [*found] == [*files]
         assert said.tolist() == (labels + 1).tolist()
-    with pytest.raises(ValueError, match="is not among the run's, another"):
+    with pytest.raises(ValueError, match="is not among the classes of the run, another"):
         folders.list_whole(root, ("another",))
     (tmp_path / "nothing").mkdir()
     with pytest.raises(ValueError, match="nothing: has no class folders"):

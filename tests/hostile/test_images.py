@@ -141,6 +141,7 @@ def test_a_fifo_in_an_image_folder_is_skipped_as_any_bad_file_is(tmp_path):
     os.mkfifo(tmp_path / "fifo.png")
     paths, labels = [tmp_path / "fifo.png", tmp_path / "real.png"], torch.zeros(2, dtype=torch.int64)
     with pytest.raises(ValueError, match=r"fifo\.png: not a regular file"):
-        Files(paths, labels, 4).read(torch.arange(2))
+        list(Files(paths, labels, 4).batches([torch.arange(2)], torch.device("cpu")))
     with pytest.warns(UserWarning, match=r"fifo\.png"):
-        assert len(Files(paths, labels, 4, skip_bad=1).read(torch.arange(2))) == 2
+        ((images, _),) = Files(paths, labels, 4, skip_bad=1).batches([torch.arange(2)], torch.device("cpu"))
+    assert len(images) == 2

@@ -324,8 +324,8 @@ def sabotaged(way: str) -> None:
     """Break something that the drill must detect."""
     if way == "save":  # overwrite the only file, slowly
 
-        def save(folder: Path, step: int, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any]) -> Path:
-            text = json.dumps({**meta, "step": step})
+        def save(folder: Path, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any]) -> Path:
+            text = json.dumps(meta)
             cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
             data = safetensors.torch.save(cpu, {"meta": text, "digest": checkpoint._digest(cpu, text)})
             path = folder / "step-000000001.safetensors"

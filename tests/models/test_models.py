@@ -224,8 +224,8 @@ def test_a_model_is_its_function_and_a_line_of_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(models, "FAMILIES", table)
     assert models.build("linear-1", (1, 2, 2), 3)(torch.zeros(1, 1, 2, 2)).shape == (1, 3)
     with pytest.raises(ValueError, match="model 'linear-1' is for images; for texts use a Hugging Face Hub name"):
-        models.check_noun("linear-1", "texts")
-    models.check_noun("some/bert", "texts")
+        models.check_takes("linear-1", "texts")
+    models.check_takes("some/bert", "texts")
     assert [models.reads_files(name) for name in ("linear-1", "timm:a", "some/bert")] == [False, True, True]
     monkeypatch.chdir(tmp_path)
     for name in ("mlp", "bert", "123"):

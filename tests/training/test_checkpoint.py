@@ -2,6 +2,7 @@
 
 import errno
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -19,28 +20,33 @@ META = {"recipe": {"data": "digits"}, "data": DATA, "setting": {}, "seconds": 1.
 META |= {"metrics": []}
 
 
+def at_step(step: int) -> dict[str, Any]:
+    """Return the metadata of a step."""
+    return {**META, "step": step}
+
+
 def same(stored: checkpoint.Checkpoint, step: int) -> bool:
     tensors, meta = stored
-    assert meta == {**META, "step": step}
+    assert meta == at_step(step)
     return tensors.keys() == TENSORS.keys() and all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
 
 
 def test_what_is_saved_is_loaded_to_the_bit(tmp_path):
     assert checkpoint.load(tmp_path) is None
-    checkpoint.save(tmp_path, 3, TENSORS, META)
+    checkpoint.save(tmp_path, TENSORS, at_step(3))
     assert same(checkpoint.load(tmp_path), 3)
 
 
 def test_the_newest_wins_and_two_are_kept(tmp_path):
     for step in (1, 2, 10):
-        checkpoint.save(tmp_path, step, TENSORS, META)
+        checkpoint.save(tmp_path, TENSORS, at_step(step))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000002.safetensors", "step-000000010.safetensors"]
     assert same(checkpoint.load(tmp_path), 10)
 
 
 def test_cut_at_every_byte_it_falls_back(tmp_path):
-    checkpoint.save(tmp_path, 1, TENSORS, META)
-    path = checkpoint.save(tmp_path, 2, TENSORS, META)
+    checkpoint.save(tmp_path, TENSORS, at_step(1))
+    path = checkpoint.save(tmp_path, TENSORS, at_step(2))
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
@@ -53,15 +59,15 @@ def test_cut_at_every_byte_it_falls_back(tmp_path):
 
 def test_a_damaged_later_one_costs_nothing_and_all_damaged_is_refused(tmp_path):
     for step in (18, 20):
-        checkpoint.save(tmp_path, step, TENSORS, META).write_bytes(b"damaged")
+        checkpoint.save(tmp_path, TENSORS, at_step(step)).write_bytes(b"damaged")
     with pytest.raises(ValueError, match="no complete checkpoint, step-000000020"):
         checkpoint.load(tmp_path)
-    checkpoint.save(tmp_path, 10, TENSORS, META)
+    checkpoint.save(tmp_path, TENSORS, at_step(10))
     assert same(checkpoint.load(tmp_path), 10)
 
 
 def test_no_flipped_bit_goes_unseen(tmp_path):
-    path = checkpoint.save(tmp_path, 1, TENSORS, META)
+    path = checkpoint.save(tmp_path, TENSORS, at_step(1))
     whole = path.read_bytes()
     for position in range(len(whole)):
         for bit in range(8):
@@ -73,21 +79,21 @@ def test_no_flipped_bit_goes_unseen(tmp_path):
 
 
 def test_a_full_disk_leaves_the_previous_one(tmp_path, monkeypatch):
-    checkpoint.save(tmp_path, 1, TENSORS, META)
+    checkpoint.save(tmp_path, TENSORS, at_step(1))
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ValueError, match=r"step-000000002\.safetensors: cannot be written \(No space left on device\)"):
-        checkpoint.save(tmp_path, 2, TENSORS, META)
+        checkpoint.save(tmp_path, TENSORS, at_step(2))
     assert same(checkpoint.load(tmp_path), 1)
     assert not list(tmp_path.glob("*.partial"))
 
 
 def test_tied_weights_are_saved_twice(tmp_path):
     weight = torch.arange(6.0)
-    checkpoint.save(tmp_path, 1, {"model.a": weight, "model.b": weight, "model.c": weight[3:]}, META)
+    checkpoint.save(tmp_path, {"model.a": weight, "model.b": weight, "model.c": weight[3:]}, at_step(1))
     tensors = checkpoint.load(tmp_path)[0]
     assert torch.equal(tensors["model.a"], weight)
     assert torch.equal(tensors["model.b"], weight)
@@ -95,8 +101,8 @@ def test_tied_weights_are_saved_twice(tmp_path):
 
 
 def test_a_checkpoint_that_may_not_be_read_is_not_skipped_for_an_older_one(tmp_path, monkeypatch):
-    checkpoint.save(tmp_path, 1, TENSORS, META)
-    newest = checkpoint.save(tmp_path, 2, TENSORS, META)
+    checkpoint.save(tmp_path, TENSORS, at_step(1))
+    newest = checkpoint.save(tmp_path, TENSORS, at_step(2))
     unmocked = open
 
     def refuse(path, *arguments):

@@ -23,8 +23,8 @@ def test_it_learns_digits(tmp_path):
     assert len(summary.metrics) == 4
     assert summary.accuracy == summary.metrics[-1]["test_accuracy"]
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 4
-    run, data = load_run(tmp_path)
-    assert accuracy(run.model, data.test, run.preprocess, "cpu") == summary.accuracy
+    run, tested = load_run(tmp_path)
+    assert accuracy(run.model, tested.split, run.preprocess, "cpu") == summary.accuracy
     assert run.recipe.epochs == 4
 
 

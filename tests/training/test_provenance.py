@@ -107,7 +107,7 @@ def test_a_checkpoint_with_an_old_key_is_read_and_resumed(tmp_path):
     summary = train(recipe, out=tmp_path, splits=few(40))
     tensors, metadata = checkpoint.load(tmp_path)
     metadata["recipe"]["share"] = metadata["recipe"].pop("fraction")
-    checkpoint.save(tmp_path, metadata.pop("step"), tensors, metadata)
+    checkpoint.save(tmp_path, tensors, metadata)
     assert load_model(tmp_path).recipe == recipe
     assert train(recipe, out=tmp_path, splits=few(40)).accuracy == summary.accuracy
 

@@ -17,8 +17,8 @@ def test_a_slow_save_is_made_less_often(tmp_path, monkeypatch):
     def tick(progress: dict) -> None:
         clock[0] += 1.0
 
-    def slowly(folder, step, *_) -> None:
-        saves.append(step)
+    def slowly(folder, tensors, metadata) -> None:
+        saves.append(metadata["step"])
         clock[0] += 1.0
 
     monkeypatch.setattr(checkpoint, "save", slowly)
@@ -29,7 +29,7 @@ def test_a_slow_save_is_made_less_often(tmp_path, monkeypatch):
 def test_it_saves_when_the_time_has_come(tmp_path, monkeypatch):
     clock, steps = [0.0], []
     monkeypatch.setattr(saving.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(checkpoint, "save", lambda folder, step, *_: steps.append(step))
+    monkeypatch.setattr(checkpoint, "save", lambda folder, tensors, metadata: steps.append(metadata["step"]))
 
     def tick(progress: dict) -> None:
         clock[0] += 1.0  # an epoch is ten steps, ten seconds

@@ -66,7 +66,7 @@ def test_a_share_of_the_images_is_evenly_spaced_and_at_least_two_batches(tmp_pat
         assert torch.equal(part.train.images, whole.train.images[rows])
         assert len(part.test) == max(40, round(fraction * 1000))
     train(replace(SMALL, fraction=0.01, epochs=1), out=tmp_path)
-    assert len(load_run(tmp_path)[1].train) == 50
+    assert len(load_run(tmp_path)[1].data.train) == 50
 
 
 def test_asking_for_the_same_bits_is_undone_afterwards(tmp_path):

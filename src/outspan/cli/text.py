@@ -1,12 +1,15 @@
 """Commands for text: back-translating a corpus into the cache that training reads."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
+
+if TYPE_CHECKING:
+    from outspan.text.documents import Documents
 
 app = typer.Typer(help="Back-translate a corpus of text.", no_args_is_help=True)
 
@@ -33,14 +36,14 @@ def backtranslate_command(
 
     Example: outspan text backtranslate imdb -o cache.jsonl --engine apertium --pair eng-spa
     """
-    from outspan.data.sets import check_noun, load
+    from outspan.data.sets import check_data_holds, load
     from outspan.text.backtranslation import backtranslate
     from outspan.text.segments import sentences
     from outspan.training import Progress, Stopped
 
     data = load(corpus, columns=(text_column, label_column))  # a name that does not exist is refused here
-    check_noun(corpus, "texts", "back-translation")
-    texts = data.train.texts
+    check_data_holds(corpus, "texts", "back-translation")
+    texts = cast("Documents", data.train).texts
     with training_progress() as on_step:
 
         def show(done: int, total: int) -> bool | None:

@@ -15,7 +15,7 @@ from outspan.devices import find_device
 from outspan.files import write_json
 from outspan.recipe_keys import RecipeKeys
 from outspan.training import Diverged, OnStep
-from outspan.training.pool import Watch, named, run_all, unwatched
+from outspan.training.pool import Watch, no_progress, run_all, run_with_title
 from outspan.training.run import Summary
 from outspan.training.train import train
 
@@ -81,7 +81,7 @@ def grid_search(
     out: Path | str,
     device: str | None = None,
     jobs: int = 1,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
     **keys: Unpack[RecipeKeys],
 ) -> GridResult:
     """Train every point, choose the one with the best validation accuracy, and train it on all training data.
@@ -107,7 +107,9 @@ def grid_search(
     device, out = str(find_device(device)), Path(out)
     recipes = points(*build_grid(recipe, axes, keys))
     _check_validation(recipes)
-    runs = [(name, partial(named, name, partial(_train, point, out / name, device))) for name, point in recipes.items()]
+    runs = [
+        (name, partial(run_with_title, name, partial(_train, point, out / name, device))) for name, point in recipes.items()
+    ]
     summaries: dict[str, Summary | None] = dict(zip(recipes, run_all(runs, jobs=jobs, watch=watch), strict=True))
     accuracies = {name: run.metrics[-1]["validation_accuracy"] for name, run in summaries.items() if run is not None}
     if not accuracies:

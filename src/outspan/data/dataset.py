@@ -1,42 +1,42 @@
-"""What a data set is: `Data` once it is read, and `DataSet`, its entry in the table `SETS`, before."""
+"""What a data set is: `Data` after it is read, and `DataSetEntry`, its entry in the table `SETS`, before."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
 
+from outspan.data.splits import Samples
 from outspan.messages import shown
-
-AnySamples: TypeAlias = Any  # `Samples`; not checked, because each class has more attributes: `images`, `texts`, `batches`
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A data set: two splits of images of one size, or of texts, and the class names."""
+    """A data set: its splits, all of images of one size or all of texts, and the class names."""
 
     name: str
-    train: AnySamples
-    test: AnySamples
+    train: Samples
+    test: Samples
     classes: tuple[str, ...]
-    validation: AnySamples | None = None  # if the data has a validation split of its own
+    validation: Samples | None = None  # if the data has a validation split of its own
 
     def __post_init__(self) -> None:
         if wrong := [name for name in self.classes if not isinstance(name, str)]:
             raise ValueError(f"{self.name}: class names must be strings, got {shown(wrong[0])}: use tuple(map(str, classes))")
-        for title, split in (("train", self.train), ("test", self.test)):
+        for title, split in (("train", self.train), ("test", self.test), ("validation", self.validation)):
+            if split is None:
+                continue
             if not len(split):
                 raise ValueError(f"{self.name}: the {title} split is empty")
             low, high = int(split.labels.min()), int(split.labels.max())
             if low < 0 or high >= len(self.classes):
                 raise ValueError(f"{self.name}: {title} labels must lie in [0, {len(self.classes) - 1}], got {low} to {high}")
-        if self.train.shape and self.test.shape and self.train.shape != self.test.shape:
-            sizes = f"{list(self.train.shape)} and {list(self.test.shape)}"
-            raise ValueError(f"{self.name}: train and test images differ in size, {sizes}")
+            if split.shape != self.train.shape:
+                shapes = f"{list(self.train.shape)} and {list(split.shape)}"
+                raise ValueError(f"{self.name}: train and {title} {split.noun} differ in shape, {shapes}")
         if len(self.classes) == 1:
             raise ValueError(f"{self.name}: needs at least two classes, got {self.classes[0]!r} only")
 
 
-def count_copies(samples: AnySamples, others: AnySamples) -> int:
+def count_copies(samples: Samples, others: Samples) -> int:
     """Return how many of the samples are copies of other samples."""
     return sum(map(set(others.keys()).__contains__, samples.keys()))
 
@@ -65,13 +65,13 @@ class Source:
 
 
 @dataclass(frozen=True)
-class DataSet:
+class DataSetEntry:
     """A named data set: how it is read, which files it needs, and where they are published."""
 
-    read: Callable[[Path, ReadOptions], Data]  # from the folder that holds all data sets
+    read: Callable[[Path, ReadOptions], Data]  # the path is that of the folder that contains all data sets
     noun: str = "images"
-    files: tuple[tuple[str, ...], ...] = ()  # below that folder; of each tuple one must exist
-    folder: str = ""  # into which it is downloaded
+    files: tuple[tuple[str, ...], ...] = ()  # in that folder; each inner tuple lists alternatives, one of which must exist
+    folder: str = ""  # where it is downloaded to, in that folder
     sources: tuple[Source, ...] = ()  # archives are unpacked
     origin: str = ""  # where to get it, if it cannot be downloaded
     is_local: bool = False  # whether a folder of this name in the current folder comes first

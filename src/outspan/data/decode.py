@@ -66,16 +66,17 @@ def center_box(width: int, height: int, to_width: int, to_height: int) -> tuple[
 
 
 def read_fitted(path: Path, height: int, width: int) -> UInt8[Tensor, "3 H W"]:
-    """Return an image as RGB: the largest centered box of this shape, resized."""
+    """Return an image as RGB: the largest centered box with the aspect ratio of this size, resized."""
     with opened(path) as file:
-        box = center_box(file.width, file.height, width, height)
-        array = np.asarray(file.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, box))
-    return torch.from_numpy(array.transpose(2, 0, 1).copy())
+        return _resized(file, center_box(file.width, file.height, width, height), height, width)
 
 
 def read_cropped(path: Path, size: int, place: list[float]) -> UInt8[Tensor, "3 H W"]:
     """Return an image as RGB: the box of a random resized crop at this place, resized."""
     with opened(path) as file:
-        box = crop_box(place, file.width, file.height)
-        array = np.asarray(file.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box))
+        return _resized(file, crop_box(place, file.width, file.height), size, size)
+
+
+def _resized(file: Image.Image, box: tuple[float, float, float, float], height: int, width: int) -> Tensor:
+    array = np.asarray(file.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, box))
     return torch.from_numpy(array.transpose(2, 0, 1).copy())

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 
 from outspan.rng import derive
 
-_ONE_IN = 5  # about one sample in five is for testing
+_TEST_DIVISOR = 5  # about one sample in five is for testing
 
 
 def pick_test_rows(names: Sequence[str], classes: Sequence[Hashable]) -> set[int]:
@@ -16,7 +16,7 @@ def pick_test_rows(names: Sequence[str], classes: Sequence[Hashable]) -> set[int
     members: dict[Hashable, list[int]] = {}
     for row, name in enumerate(classes):
         members.setdefault(name, []).append(row)
-    picked = [(rows, {row for row in rows if draws[row] % _ONE_IN == 0}) for rows in members.values()]
+    picked = [(rows, {row for row in rows if draws[row] % _TEST_DIVISOR == 0}) for rows in members.values()]
     result = {row for rows, test in picked if len(test) < len(rows) for row in test}
     divisible = [row for rows in members.values() if len(rows) > 1 for row in rows]
     return result or {min(divisible, key=lambda row: draws[row])} if divisible else set()

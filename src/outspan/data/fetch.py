@@ -51,30 +51,30 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
     if path.exists():
         return
     partial = path.with_name(path.name + ".partial")
-    here = partial.stat().st_size if partial.exists() else 0
+    downloaded = partial.stat().st_size if partial.exists() else 0
     total = 0
-    request = urllib.request.Request(source.url, headers={"Range": f"bytes={here}-"} if here else {})  # noqa: S310
+    request = urllib.request.Request(source.url, headers={"Range": f"bytes={downloaded}-"} if downloaded else {})  # noqa: S310
     try:
         with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310, the addresses are those of SETS
             resumes = response.status == 206
-            here = here if resumes else 0
-            total = here + int(response.headers.get("Content-Length", -here))
+            downloaded = downloaded if resumes else 0
+            total = downloaded + int(response.headers.get("Content-Length", -downloaded))
             with open(partial, "ab" if resumes else "wb") as file:
                 while chunk := response.read(_CHUNK):
                     file.write(chunk)
-                    here += len(chunk)
-                    on_bytes(source.name, here, total)
+                    downloaded += len(chunk)
+                    on_bytes(source.name, downloaded, total)
                 file.flush()
                 os.fsync(file.fileno())
-        if here < total:
+        if downloaded < total:
             raise HTTPException("the connection was closed")
     except urllib.error.HTTPError as error:
-        if error.code != 416:  # 416: all bytes are here already, and the digest is checked below
+        if error.code != 416:  # 416: all bytes were downloaded before; the digest is checked below
             raise ValueError(f"{source.url}: the server answered {error.code} {error.reason}") from None
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         raise ValueError(
-            f"{source.url}: download interrupted after {here:,} bytes ({reason}); run the same command again to resume"
+            f"{source.url}: download interrupted after {downloaded:,} bytes ({reason}); run the same command again to resume"
         ) from None
     except OSError as error:  # a full disk
         raise ValueError(f"{partial}: cannot be written ({error.strerror or error}); run the command again to resume") from None

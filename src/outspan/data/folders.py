@@ -41,8 +41,7 @@ def list_folder(path: Path) -> tuple[Listing, Listing, Listing | None, tuple[str
         raise ValueError(f"{path / 'train'}: has no class folders")
     splits = [path / "train", test_folder, *([validation] if validation not in (None, test_folder) else [])]
     for split in splits[1:]:
-        if extra := sorted({*_classes(split)} - {*classes}):
-            raise ValueError(f"{split}: class {extra[0]!r} is not among the train classes")
+        _check_classes(split, classes, "the train classes")
     train, test, *others = (_list_split(split, classes) for split in splits)
     return train, test, others[0] if others else None, classes
 
@@ -50,9 +49,7 @@ def list_folder(path: Path) -> tuple[Listing, Listing, Listing | None, tuple[str
 def list_whole(path: Path, classes: tuple[str, ...]) -> Listing:
     """Return the files and labels of a folder without a train split: of its test or val folder, or of its class folders."""
     split = next((path / name for name in ("test", *_VALIDATION) if (path / name).is_dir()), path)
-    present = _classes(split)
-    if extra := sorted({*present} - {*classes}):
-        raise ValueError(f"{split}: class {extra[0]!r} is not among the run's, {', '.join(classes)}")
+    present = _check_classes(split, classes, f"the classes of the run, {', '.join(classes)}")
     if not present:
         raise ValueError(f"{split}: has no class folders")
     files, labels = _list_split(split, present)
@@ -76,9 +73,17 @@ def has_images(path: Path) -> bool:
 
 def files_below(folder: Path, suffixes: Collection[str]) -> Iterator[Path]:
     """Return the files with these suffixes at any depth below a folder, in no order, without hidden ones."""
-    for at, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name[0] != "."]
-        yield from (Path(at, name) for name in names if name[0] != "." and os.path.splitext(name)[1].lower() in suffixes)
+        yield from (Path(parent, name) for name in names if name[0] != "." and os.path.splitext(name)[1].lower() in suffixes)
+
+
+def _check_classes(split: Path, known: tuple[str, ...], title: str) -> tuple[str, ...]:
+    """Return the classes of a split. A class that is not known is a ValueError; `title` says what the known classes are."""
+    classes = _classes(split)
+    if extra := sorted({*classes} - {*known}):
+        raise ValueError(f"{split}: class {extra[0]!r} is not among {title}")
+    return classes
 
 
 def _classes(split: Path) -> tuple[str, ...]:

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from outspan import rng
 from outspan.children import follow_parent, get_context
 from outspan.config import Recipe
 from outspan.data.decode import read_cropped, read_fitted
-from outspan.data.splits import Crops, InMemory, Statistics, histogram, moments
+from outspan.data.model_checks import check_takes_images
+from outspan.data.splits import Crops, Statistics, histogram, moments
 from outspan.shapes import Int64
 
 _SAMPLED = 2_000  # number of files from which the statistics of a large folder are computed
-_FEW = 256  # up to this number of files, starting workers takes longer than reading
+_MIN_FILES_FOR_WORKERS = 257  # for fewer files, starting workers takes longer than reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Files:
     skip_bad: int = 0
     bad: set[Path] = field(default_factory=set, repr=False)  # the unreadable files so far
     noun: ClassVar[str] = "images"
-    is_ragged: ClassVar[bool] = False
+    can_record_graphs: ClassVar[bool] = True
     is_croppable: ClassVar[bool] = True
 
     def __len__(self) -> int:
@@ -59,22 +60,16 @@ class Files:
         digest.update("\0".join(f"{path.parent.name}/{path.name}" for path in self.paths).encode(errors="surrogateescape"))
         return digest.hexdigest()
 
-    @property
-    def fingerprint(self) -> str:
-        """What a study stores of its data: number, noun and a short digest of the paths, sizes and times."""
+    def short_digest(self) -> str:
+        """Return a short digest of the labels and of the paths, sizes and times of the files."""
         digest = hashlib.blake2b(self.labels.numpy().tobytes(), digest_size=8)
         files = ((str(path), path.stat()) for path in self.paths)
         digest.update("\0".join(f"{path} {status.st_size} {status.st_mtime_ns}" for path, status in files).encode())
-        return f"{len(self)} {self.noun}, {digest.hexdigest()}"
+        return digest.hexdigest()
 
     def take(self, rows: Tensor) -> "Files":
         """Return a subset of the images."""
         return replace(self, paths=[self.paths[row] for row in rows.tolist()], labels=self.labels[rows])
-
-    def read(self, rows: Tensor) -> InMemory:
-        """Return a subset of the images, in memory."""
-        parts = list(self.batches(rows.split(100), torch.device("cpu")))
-        return InMemory(torch.cat([images for images, _ in parts]), self.labels[rows])
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> "Files":
         """Return it unchanged: it is ready for batches."""
@@ -86,9 +81,9 @@ class Files:
             with suppress(OSError):  # a broken link
                 yield _FileKey(path, (path.parent.name, path.name, path.stat().st_size))
 
-    def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
-        """Return whether these are the mean and std per channel of the images."""
-        return self.statistics() == (tuple(mean), tuple(std))
+    def check_model(self, model: nn.Module, name: str, smallest_batch: int) -> None:
+        """Refuse a model that does not take the images."""
+        check_takes_images(model, name, self.shape, smallest_batch)
 
     def to(self, device: torch.device) -> "Files":
         """Return it unchanged: files stay where they are."""
@@ -105,7 +100,7 @@ class Files:
     def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Return the images and labels of each batch of rows, on a device. Workers read ahead and crop."""
         on_gpu = device.type == "cuda"
-        workers = self.workers if sum(map(len, rows)) > _FEW else 0
+        workers = self.workers if sum(map(len, rows)) >= _MIN_FILES_FOR_WORKERS else 0
         loader = DataLoader(
             _Decoded(self, crops),
             batch_sampler=[batch.tolist() for batch in rows],
@@ -167,7 +162,7 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
         self.files, self.crops = files, crops
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int]:
-        """Return an image, its label, and -1; if another image had to replace it, its row instead of -1."""
+        """Return (image, label, -1). If the file is unreadable, return another image of its class, and the row of the file."""
         label = self.files.labels[row]
         try:
             return self._read(row), label, -1

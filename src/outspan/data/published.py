@@ -13,7 +13,7 @@ from outspan.data.splits import InMemory
 from outspan.data.tables import read_documents
 
 _MAX_CLASSES = 100_000
-_TEN = tuple(map(str, range(10)))
+_DIGIT_NAMES = tuple(map(str, range(10)))
 _CIFAR_10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -29,7 +29,7 @@ def read_mnist(root: Path, options: ReadOptions) -> Data:
         images = read_idx(root / "mnist" / f"{name}-images-idx3-ubyte", (count, 28, 28))
         return InMemory(images.unsqueeze(1), read_idx(root / "mnist" / f"{name}-labels-idx1-ubyte", (count,)).long())
 
-    return Data("mnist", split("train", 60_000), split("t10k", 10_000), _TEN)
+    return Data("mnist", split("train", 60_000), split("t10k", 10_000), _DIGIT_NAMES)
 
 
 def read_cifar10(root: Path, options: ReadOptions) -> Data:
@@ -51,7 +51,7 @@ def read_cifar100(root: Path, options: ReadOptions) -> Data:
 def read_street_numbers(root: Path, options: ReadOptions) -> Data:
     """Return SVHN, cropped digits: 73,257 and 26,032 images, 32 x 32."""
     train, test = (read_svhn(root / "svhn" / f"{name}_32x32.mat") for name in ("train", "test"))
-    return Data("svhn", InMemory(*train), InMemory(*test), _TEN)
+    return Data("svhn", InMemory(*train), InMemory(*test), _DIGIT_NAMES)
 
 
 def read_imagenet(root: Path, options: ReadOptions) -> Data:

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from outspan import rng
 from outspan.config import Recipe
-from outspan.data import folders, published, tables
-from outspan.data.dataset import AnySamples, Data, DataSet, ReadOptions, Source
-from outspan.data.image_files import Files
+from outspan.data import published
+from outspan.data.dataset import Data, DataSetEntry, ReadOptions, Source
+from outspan.data.formats import find_format
+from outspan.data.splits import Samples
 from outspan.files import absolute
 from outspan.messages import shown, unknown
 
@@ -30,16 +31,16 @@ _MNIST_DIGESTS = (
     "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 )
 _CIFAR_10_NAMES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
-SETS: Mapping[str, DataSet] = MappingProxyType(
+SETS: Mapping[str, DataSetEntry] = MappingProxyType(
     {
-        "digits": DataSet(published.read_digits),
-        "mnist": DataSet(
+        "digits": DataSetEntry(published.read_digits),
+        "mnist": DataSetEntry(
             published.read_mnist,
             files=tuple((f"mnist/{name}", f"mnist/{name}.gz") for name in _MNIST_FILES),
             folder="mnist",
             sources=tuple(Source(f"{_MNIST}/{name}.gz", sha) for name, sha in zip(_MNIST_FILES, _MNIST_DIGESTS, strict=True)),
         ),
-        "cifar10": DataSet(
+        "cifar10": DataSetEntry(
             published.read_cifar10,
             files=tuple((f"cifar-10-batches-bin/{name}.bin",) for name in _CIFAR_10_NAMES),
             folder="cifar-10-batches-bin",
@@ -47,7 +48,7 @@ SETS: Mapping[str, DataSet] = MappingProxyType(
                 Source(f"{_CIFAR}/cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
             ),
         ),
-        "cifar100": DataSet(
+        "cifar100": DataSetEntry(
             published.read_cifar100,
             files=(("cifar-100-binary/train.bin",), ("cifar-100-binary/test.bin",)),
             folder="cifar-100-binary",
@@ -55,7 +56,7 @@ SETS: Mapping[str, DataSet] = MappingProxyType(
                 Source(f"{_CIFAR}/cifar-100-binary.tar.gz", "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
             ),
         ),
-        "svhn": DataSet(
+        "svhn": DataSetEntry(
             published.read_street_numbers,
             files=(("svhn/train_32x32.mat",), ("svhn/test_32x32.mat",)),
             folder="svhn",
@@ -64,13 +65,13 @@ SETS: Mapping[str, DataSet] = MappingProxyType(
                 Source(f"{_SVHN}/test_32x32.mat", "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
             ),
         ),
-        IMAGENET: DataSet(
+        IMAGENET: DataSetEntry(
             published.read_imagenet,
             files=(("imagenet/train",), tuple(f"imagenet/{name}" for name in ("val", "test", "valid", "validation"))),
             origin="ILSVRC 2012, image-net.org, requires registration",
             is_local=True,
         ),
-        "imdb": DataSet(
+        "imdb": DataSetEntry(
             published.read_imdb,
             noun="texts",
             files=(("aclImdb", "imdb"),),
@@ -95,7 +96,7 @@ def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
     if recipe.fraction == 1:
         return data
 
-    def reduce(split: AnySamples) -> AnySamples:
+    def reduce(split: Samples) -> Samples:
         return split.take(_spaced(len(split), recipe.fraction, 2 * recipe.batch))
 
     validation = None if data.validation is None else reduce(data.validation)
@@ -120,12 +121,8 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
             raise ValueError(f"{absent[0]}: no such file or folder; {_how_to_get(name)}")
         return SETS[name].read(_root_of(name), options)
     path = Path(name)
-    if _holds_text(path):
-        return Data(name, *tables.read_documents(path, text=options.text_column, label=options.label_column))
-    if path.suffix == ".npz":
-        return published.read_arrays(name, path)
-    if path.is_dir():
-        return published.read_folder(name, path, options)
+    if (path_format := find_format(path)) is not None:
+        return path_format.read(name, path, options)
     if path.is_file():
         raise ValueError(f"{name}: a file; data must be a folder, an .npz file, or for text a .csv, .tsv or .jsonl file")
     if os.sep in name:
@@ -160,47 +157,46 @@ def noun_of(name: str) -> str:
     """Return what the samples of a data set are called, by its name or path: "images" or "texts"."""
     if name in SETS:
         return SETS[name].noun
-    return "texts" if name and _holds_text(Path(name)) else "images"
+    path_format = find_format(Path(name)) if name else None
+    return "images" if path_format is None else path_format.noun
 
 
-def check_noun(name: str, noun: str, purpose: str) -> None:
-    """Refuse data that is not "images", or not "texts"; `purpose` says what needs it."""
+def check_data_holds(name: str, noun: str, purpose: str) -> None:
+    """Refuse data that does not hold "images", or "texts". `purpose` is what the data is for."""
     if noun_of(name) != noun:
         raise ValueError(f"{purpose} needs {noun}, got {noun_of(name)}: data {shown(name)}")
 
 
-def _holds_text(path: Path) -> bool:
-    """Return whether a path holds text. Class folders of images do not, whatever other files they have."""
-    return not folders.has_images(path) and tables.is_text(path)
-
-
 def is_undivided(name: str) -> bool:
     """Return whether data has no test split of its own: a table, or a folder of class folders."""
-    path = Path(name)
-    return name not in SETS and ((path.is_file() and tables.is_table(path)) or folders.is_undivided(path))
+    path_format = None if name in SETS else find_format(Path(name))
+    return path_format is not None and path_format.is_undivided(Path(name))
 
 
 def has_test_only(name: str) -> bool:
     """Return whether data is a folder of images without a train split."""
-    path = Path(name)
-    return name not in SETS and path.is_dir() and not (path / "train").is_dir() and not _holds_text(path)
+    path_format = None if name in SETS else find_format(Path(name))
+    return path_format is not None and path_format.has_test_only(Path(name))
 
 
 def load_whole(name: str, classes: tuple[str, ...], recipe: Recipe, *, skip_bad: int = 0) -> Data:
-    """Return all of a table or folder without a train split as the test data of a run with these classes."""
-    path = Path(name)
-    if tables.is_table(path):
-        test = tables.read_table(path, classes, text=recipe.text_column, label=recipe.label_column)
-    else:
-        test = Files(*folders.list_whole(path, classes), recipe.size, skip_bad=skip_bad)
+    """Return all of a table or folder without a train split as the test data of a run with these classes.
+
+    `Data` needs a training split. It is the same as the test split, and is not used.
+    """
+    path_format = find_format(Path(name))
+    assert path_format is not None, "the caller has checked it"
+    assert path_format.read_whole is not None, "the caller has checked it"
+    options = ReadOptions(recipe.size, skip_bad, recipe.text_column, recipe.label_column)
+    test = path_format.read_whole(Path(name), classes, options)
     return Data(name, test, test, classes)
 
 
-def hold_out(split: AnySamples, count: int, seed: int) -> tuple[AnySamples, AnySamples | None]:
+def hold_out(split: Samples, count: int, seed: int) -> tuple[Samples, Samples | None]:
     """Return the samples to train on and, if `count` is not 0, this number of random samples for validation."""
     if not count:
         return split, None
     if count >= len(split):
-        raise ValueError(f"validation must be below the {len(split)} of train, got {count}")
+        raise ValueError(f"validation must be smaller than the number of training samples, {len(split)}, got {count}")
     order = torch.from_numpy(rng.generator(seed, "validation").permutation(len(split)))
     return split.take(order[count:].sort().values), split.take(order[:count].sort().values)

@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from outspan.config import Recipe
+from outspan.data.model_checks import check_takes_images
 from outspan.devices import to_device
 from outspan.shapes import Int64, UInt8
 
@@ -39,9 +40,8 @@ class Samples(Protocol):
         """A digest of the samples, which differs from that of other data."""
         ...
 
-    @property
-    def fingerprint(self) -> str:
-        """What a study stores of its data: number, noun and a short digest."""
+    def short_digest(self) -> str:
+        """Return a short digest of the samples, which a study stores."""
         ...
 
     def __len__(self) -> int:
@@ -60,8 +60,8 @@ class Samples(Protocol):
         """Return a key of each sample. Samples with equal keys are copies."""
         ...
 
-    def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
-        """Return whether these are the mean and std per channel of the data."""
+    def statistics(self) -> Statistics:
+        """Return the mean and standard deviation per channel; two empty tuples for texts."""
         ...
 
 
@@ -69,14 +69,17 @@ class Samples(Protocol):
 class Split(Samples, Protocol):
     """Samples from which batches are made. Training, evaluation, studies and the command line use these members only."""
 
-    is_ragged: ClassVar[bool]  # whether batches differ in shape
+    can_record_graphs: ClassVar[bool]  # whether batches have one shape, so that a step can be recorded as a CUDA graph
 
     def to(self, device: torch.device) -> "Split":
         """Return it on the device where batches are needed, if it can be moved."""
         ...
 
-    def statistics(self) -> Statistics:
-        """Return the mean and standard deviation per channel; nothing for text."""
+    def check_model(self, model: nn.Module, name: str, smallest_batch: int) -> None:
+        """Refuse a model that does not take the samples.
+
+        `name` is that of the model. `smallest_batch` is the smallest number of samples that it sees at once in training.
+        """
         ...
 
     def divide(self, order: Tensor, batch: int) -> Sequence[Tensor]:
@@ -99,7 +102,7 @@ class InMemory:
     images: UInt8[Tensor, "N C H W"]
     labels: Int64[Tensor, " N"]
     noun: ClassVar[str] = "images"
-    is_ragged: ClassVar[bool] = False
+    can_record_graphs: ClassVar[bool] = True
     is_croppable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -123,20 +126,15 @@ class InMemory:
         digest.update(self.images.contiguous().numpy().data)
         return digest.hexdigest()
 
-    @property
-    def fingerprint(self) -> str:
-        """What a study stores of its data: number, noun and a short digest."""
+    def short_digest(self) -> str:
+        """Return a short digest of the pixels and labels."""
         digest = hashlib.blake2b(self.labels.numpy().tobytes(), digest_size=8)
         digest.update(self.images.numpy().tobytes())
-        return f"{len(self)} {self.noun}, {digest.hexdigest()}"
+        return digest.hexdigest()
 
     def take(self, rows: Tensor) -> "InMemory":
         """Return a subset of the images."""
         return InMemory(self.images[rows], self.labels[rows])
-
-    def read(self, rows: Tensor) -> "InMemory":
-        """Return a subset of the images, in memory."""
-        return self.take(rows)
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> "InMemory":
         """Return it unchanged: it is ready for batches."""
@@ -146,9 +144,9 @@ class InMemory:
         """Return the pixels of each image: equal pixels are copies."""
         return (image.numpy().tobytes() for image in self.images.cpu())
 
-    def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
-        """Return whether these are the mean and std per channel of the images."""
-        return self.statistics() == (tuple(mean), tuple(std))
+    def check_model(self, model: nn.Module, name: str, smallest_batch: int) -> None:
+        """Refuse a model that does not take the images."""
+        check_takes_images(model, name, self.shape, smallest_batch)
 
     def to(self, device: torch.device) -> "InMemory":
         """Return it on the device where batches are needed."""
@@ -171,6 +169,11 @@ class InMemory:
     def statistics(self) -> Statistics:
         """Return the mean and standard deviation per channel, in [0, 1], computed exactly from the histogram."""
         return moments(histogram(self.images))
+
+
+def fingerprint(samples: Samples) -> str:
+    """Return what a study stores of its data: the number of samples, their noun and a short digest."""
+    return f"{len(samples)} {samples.noun}, {samples.short_digest()}"
 
 
 def histogram(images: UInt8[Tensor, "N C H W"]) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from outspan.data.dividing import pick_test_rows
-from outspan.files import check_regular
+from outspan.files import Json, check_regular
 from outspan.messages import shown
 from outspan.text.documents import Documents
 
@@ -105,7 +105,7 @@ def _is_number(label: str) -> bool:
 
 
 def _as_numbers(rows: Sequence[Row]) -> list[Row]:
-    """Return rows whose labels are numbers. 1.0 is the same class as 1: tables with missing values are written so."""
+    """Return rows whose labels are numbers. 1.0 becomes 1: pandas writes integer columns with missing values as 1.0."""
     for where, _, label in rows:
         if not math.isfinite(float(label)):
             raise ValueError(f"{where}: the label must be a number, as the others are, got {shown(label)}")
@@ -169,19 +169,21 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
                 raise ValueError(f"{where}: no column {shown(column)} (it has {known}); set {option} to another")
             if row[column] is None:
                 raise ValueError(f"{where}: nothing in the column {column!r}")
-        if not isinstance(row[text], str):
-            raise ValueError(f"{where}: the column {text!r} must be text, got {type(row[text]).__name__}")
-        _check_label(where, label, row[label])
-        first = row[label] if first is None else first
-        if isinstance(row[label], bool) != isinstance(first, bool):
-            both = f"got {shown(row[label])}, and {shown(first)} in the first row"
+        content, value = row[text], row[label]
+        if not isinstance(content, str):
+            raise ValueError(f"{where}: the column {text!r} must be text, got {type(content).__name__}")
+        _check_label(where, label, value)
+        first = value if first is None else first
+        if isinstance(value, bool) != isinstance(first, bool):
+            both = f"got {shown(value)}, and {shown(first)} in the first row"
             raise ValueError(f"{where}: the labels must be true and false in every row, or in none, {both}")
         try:
-            f"{row[text]}{row[label]}".encode()
+            f"{content}{value}".encode()
         except UnicodeEncodeError:  # possible in JSON
             raise ValueError(f"{where}: half a character (a lone surrogate)") from None
-        whole = isinstance(row[label], float) and row[label].is_integer()  # 1.0 is the same class as 1
-        yield where, clean(row[text]), str(int(row[label]) if whole else row[label]).strip()
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # 1.0 is the same class as 1
+        yield where, clean(content), str(value).strip()
 
 
 def _show_names(names: Sequence[Any]) -> str:
@@ -191,7 +193,7 @@ def _show_names(names: Sequence[Any]) -> str:
     return (text if len(text) <= 200 else f"{text[:197]}...") + (", …" if len(names) > 10 else "")
 
 
-def _check_label(where: str, column: str, label: Any) -> None:
+def _check_label(where: str, column: str, label: Json) -> None:
     """Refuse a label that is not one value: NaN, a list or an object, also if it is written as text."""
     listed = _LIST.fullmatch(label.strip()) is not None if isinstance(label, str) else isinstance(label, list | dict)
     if listed:
@@ -221,7 +223,7 @@ def _lines(path: Path) -> Iterator[str]:
         raise ValueError(f"{path}, line {line}: not UTF-8 (byte {data[error.start]:#04x}); convert it first") from None
 
 
-def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
+def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Json]]]:
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
@@ -234,7 +236,7 @@ def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
         yield f"{path}, line {number}", row
 
 
-def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict]]:
+def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Json]]]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
     try:

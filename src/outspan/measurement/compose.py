@@ -28,7 +28,7 @@ from outspan.measurement.scores import Scores, compute_scores
 from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import find_policy
 from outspan.recipe_keys import StudyKeys
-from outspan.training.pool import Watch, unwatched
+from outspan.training.pool import Watch, no_progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,7 +120,7 @@ def compose(
     shared_batches: bool = False,
     jobs: int = 1,
     device: str | None = None,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
     **keys: Unpack[StudyKeys],
 ) -> CompositionGraph:
     """Train several seeds of each transform and of every pair, and return by how much pairs reduce the error.

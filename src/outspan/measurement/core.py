@@ -24,7 +24,7 @@ from outspan.measurement.recipes import (
 from outspan.measurement.scores import Scores, compute_scores
 from outspan.measurement.study import Study
 from outspan.recipe_keys import StudyKeys
-from outspan.training.pool import Watch, unwatched
+from outspan.training.pool import Watch, no_progress
 
 TOLERANCE = 0.1  # of the lowest error
 
@@ -108,7 +108,7 @@ def find_core_set(
     shared_batches: bool = False,
     jobs: int = 1,
     device: str | None = None,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
     **keys: Unpack[StudyKeys],
 ) -> CoreSet:
     """Return the smallest set of transforms whose error is within 10 % of the best that a greedy search finds.

@@ -10,7 +10,7 @@ from outspan.measurement.effects import Measurement, summarize
 from outspan.measurement.recipes import baseline_recipe, measurable, select_transforms, single_transforms, study_recipe
 from outspan.measurement.study import Study
 from outspan.recipe_keys import StudyKeys
-from outspan.training.pool import Watch, unwatched
+from outspan.training.pool import Watch, no_progress
 
 
 def measure(
@@ -23,7 +23,7 @@ def measure(
     shared_batches: bool = False,
     jobs: int = 1,
     device: str | None = None,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
     **keys: Unpack[StudyKeys],
 ) -> Measurement:
     """Train several models without augmentation and with each transform alone, and return the effect of each transform.

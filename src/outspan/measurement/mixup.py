@@ -19,7 +19,7 @@ from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import find_policy
 from outspan.recipe_keys import StudyKeys
 from outspan.training.ensemble import is_batchable
-from outspan.training.pool import Watch, unwatched
+from outspan.training.pool import Watch, no_progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,7 +109,7 @@ def study_mixup(
     shared_batches: bool = False,
     jobs: int = 1,
     device: str | None = None,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
     **keys: Unpack[StudyKeys],
 ) -> MixupStudy:
     """Train several seeds with and without mixup, and return their scores, and the margins of the images that change.

@@ -21,7 +21,7 @@ from outspan.messages import shown
 from outspan.shapes import Float32
 from outspan.training.ensemble import MEMBER_KEYS, is_batchable, members_at_once
 from outspan.training.lock import locked
-from outspan.training.pool import Watch, unwatched, run_all
+from outspan.training.pool import Watch, no_progress, run_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Study:
         shared_batches: bool = False,
         device: str | torch.device | None = None,
         jobs: int = 1,
-        watch: Watch = unwatched,
+        watch: Watch = no_progress,
         data: Data | None = None,
     ) -> None:
         self.baseline, self.seeds = baseline, _list_seeds(seeds)

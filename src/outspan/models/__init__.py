@@ -19,7 +19,7 @@ from outspan.models.wide_resnet import wide_resnet
 from outspan.shapes import noun_of_shape
 from outspan.text.models import load_classifier
 
-Shape = tuple[int, ...]  # [C, H, W] of images, [T] of text
+Shape = tuple[int, ...]  # [C, H, W] of images, [T] of texts
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,15 @@ class Family:
     takes_weights: bool = False  # whether `build` has the keyword `weights`
     reads_files: bool = False  # whether building it reads or downloads files
     is_path: bool = False  # whether its name may be the path of a folder
+    is_perceptron: bool = False  # whether it has only linear layers and ReLU, so that an ensemble can compute several at once
 
 
 # By type of data and pattern: N is a number and NAME any name. The first pattern that matches is used.
 FAMILIES: Mapping[str, Mapping[str, Family]] = MappingProxyType(
     {
         "images": {
-            "mlp": Family(mlp),
-            "mlp-N": Family(lambda shape, classes, hidden: mlp(shape, classes, hidden=hidden)),
+            "mlp": Family(mlp, is_perceptron=True),
+            "mlp-N": Family(lambda shape, classes, hidden: mlp(shape, classes, hidden=hidden), is_perceptron=True),
             "convnet": Family(convnet),
             "wide_resnet-N-N": Family(
                 lambda shape, classes, depth, width: wide_resnet(shape, classes, depth=depth, width=width)
@@ -58,7 +59,7 @@ FAMILIES: Mapping[str, Mapping[str, Family]] = MappingProxyType(
         },
     }
 )
-PUBLISHED = (
+PUBLISHED_MODELS = (
     "mlp", "convnet", "wide_resnet-16-4", "wide_resnet-28-2", "wide_resnet-28-10", "wide_resnet-40-2", "shake_shake-26-2x96d",
     "pyramidnet-272-200", "resnet-18", "resnet-34", "resnet-50", "resnet-101",
 )  # fmt: skip
@@ -66,7 +67,7 @@ _EXAMPLES = {"images": "mlp, resnet-18, timm:NAME, …", "texts": "a Hugging Fac
 
 
 def build(name: str, shape: Shape, classes: int, weights: str = "") -> nn.Module:
-    """Return a model by name for inputs of a shape: [C, H, W] of images, [T] of text.
+    """Return a model by name for inputs of a shape: [C, H, W] of images, [T] of texts.
 
     A timm model may start from `weights`: "published", or a file.
     """
@@ -80,14 +81,19 @@ def build(name: str, shape: Shape, classes: int, weights: str = "") -> nn.Module
         raise ValueError(str(error) if family.reads_files else f"model {shown(name)}: {error}") from None
 
 
-def check_noun(name: str, noun: str) -> None:
-    """Refuse a model that is not for "images", or not for "texts"."""
+def check_takes(name: str, noun: str) -> None:
+    """Refuse a model that does not take "images", or "texts"."""
     _find(name, noun)
 
 
 def reads_files(name: str) -> bool:
     """Return whether building a model reads or downloads files."""
     return _matches(name)[0][1].reads_files
+
+
+def is_perceptron(name: str) -> bool:
+    """Return whether a model has only linear layers and ReLU."""
+    return _matches(name)[0][1].is_perceptron
 
 
 def locate(name: str) -> str:
@@ -101,7 +107,7 @@ def _find(name: str, noun: str) -> tuple[Family, list[int | str]]:
     if first[0] == noun:
         return first[1:]
     if first[1].is_path:  # it matches any name
-        raise unknown("model", name, PUBLISHED, "mlp-HIDDEN", "timm:NAME for a model of timm, e.g. timm:efficientnet_b0")
+        raise unknown("model", name, PUBLISHED_MODELS, "mlp-HIDDEN", "timm:NAME for a model of timm, e.g. timm:efficientnet_b0")
     raise ValueError(f"model {shown(name)} is for {first[0]}; for {noun} use {_EXAMPLES[noun]}")
 
 

@@ -1,10 +1,20 @@
-"""Run a model in evaluation mode without changing it."""
+"""Run a model in evaluation mode, or on another device, without changing it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import nn
+
+
+@contextmanager
+def on_device(model: nn.Module, device: torch.device) -> Iterator[nn.Module]:
+    """Move a model to a device; afterwards it is where it was before."""
+    before = next((parameter.device for parameter in model.parameters()), device)
+    try:
+        yield model.to(device)
+    finally:
+        model.to(before)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from outspan.messages import first_line, shown
 
-PUBLISHED = "published"
+PUBLISHED_WEIGHTS = "published"  # the value of `weights` for those that timm publishes
 
 
 def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = "") -> nn.Module:
@@ -36,7 +36,7 @@ def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = ""
     model = _build(name, create)
     if not weights:
         return model
-    options = {} if weights == PUBLISHED else {"pretrained_cfg_overlay": {"state_dict": _read(weights)}}
+    options = {} if weights == PUBLISHED_WEIGHTS else {"pretrained_cfg_overlay": {"state_dict": _read(weights)}}
     torch.set_rng_state(state)
     pretrained = _build(f"{name}, weights {weights}", lambda: create(pretrained=True, **options))
     _check_weights(name, weights, pretrained, model)
@@ -53,7 +53,7 @@ def _broken(name: str, error: Exception) -> ValueError:
 def _read(weights: str) -> dict[str, Tensor]:
     """Return the tensors of a file, or the tensors of the model if the file is a checkpoint of this library."""
     if not Path(weights).is_file():
-        raise ValueError(f"weights {weights!r}: no such file (allowed: empty, {PUBLISHED!r}, or a file)")
+        raise ValueError(f"weights {weights!r}: no such file (allowed: empty, {PUBLISHED_WEIGHTS!r}, or a file)")
     try:
         tensors = safetensors.torch.load_file(weights)
     except (OSError, SafetensorError) as error:

@@ -17,7 +17,7 @@ from outspan.reproduce.methods import METHODS, POLICY_FILES, needs_file, recipe_
 from outspan.reproduce.paper import Item, find_item
 from outspan.reproduce.status import missing_data
 from outspan.training import checkpoint
-from outspan.training.pool import Watch, unwatched
+from outspan.training.pool import Watch, no_progress
 from outspan.training.train import train
 
 
@@ -88,7 +88,7 @@ def run_table(
     device: str | None = None,
     compile: bool = False,
     skip_bad: int = 0,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
 ) -> Reproduction:
     """Train cells of a table over seeds 0, 1, …, and compare them with the paper. Existing runs in `out` are resumed.
 

@@ -38,12 +38,11 @@ class Documents:
             digest.update(len(data).to_bytes(8, "little") + data)
         return digest.hexdigest()
 
-    @property
-    def fingerprint(self) -> str:
-        """What a study stores of its data: number, noun and a short digest."""
+    def short_digest(self) -> str:
+        """Return a short digest of the texts and labels."""
         digest = hashlib.blake2b(self.labels.numpy().tobytes(), digest_size=8)
         digest.update("\0".join(self.texts).encode())
-        return f"{len(self)} {self.noun}, {digest.hexdigest()}"
+        return digest.hexdigest()
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other's texts and labels are the same."""
@@ -70,9 +69,9 @@ class Documents:
         """Return the text of each document: equal texts are copies."""
         return iter(self.texts)
 
-    def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
-        """Return whether these are the mean and std of the data: text has none."""
-        return not mean and not std
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return two empty tuples: texts have no mean and std."""
+        return (), ()
 
 
 @lru_cache(maxsize=8)  # the seeds, policies and grid points of one process use the same tokens

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from outspan.config import Recipe
 from outspan.shapes import Int64
@@ -114,7 +114,7 @@ class Encoded:
     length: int  # maximum number of tokens, with special tokens
     truncate: str = "tail"  # the part of a long document that is kept
     noun: ClassVar[str] = "texts"
-    is_ragged: ClassVar[bool] = True  # a batch is as long as its longest document
+    can_record_graphs: ClassVar[bool] = False  # a batch is as long as its longest document
     is_croppable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -145,10 +145,9 @@ class Encoded:
             digest.update(array.tobytes())
         return digest.hexdigest()
 
-    @property
-    def fingerprint(self) -> str:
-        """What a study stores of its data: number, noun and a short digest."""
-        return f"{len(self)} {self.noun}, {self.digest[:16]}"
+    def short_digest(self) -> str:
+        """Return a short digest of the tokens and labels."""
+        return self.digest[:16]
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> "Encoded":
         """Return it unchanged: it is tokenized."""
@@ -161,9 +160,8 @@ class Encoded:
             start, end = corpus.starts[row], corpus.starts[row + 1]
             yield b"".join(corpus.tokens[span[0] : span[1]].tobytes() for span in corpus.spans[start:end])
 
-    def has_statistics(self, mean: Sequence[float], std: Sequence[float]) -> bool:
-        """Return whether these are the mean and std of the data: text has none."""
-        return not mean and not std
+    def check_model(self, model: nn.Module, name: str, smallest_batch: int) -> None:
+        """Do nothing: `load_classifier` has checked that the model takes texts of this length."""
 
     def to(self, device: torch.device) -> "Encoded":
         """Return it unchanged: tokens are assembled on the host."""
@@ -179,7 +177,7 @@ class Encoded:
         return torch.from_numpy(np.argsort(self.corpus.lengths[self.rows], kind="stable"))
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return nothing: tokens have no statistics."""
+        """Return two empty tuples: texts have no mean and std."""
         return (), ()
 
     def divide(self, order: Tensor, batch: int) -> Sequence[Tensor]:
@@ -214,7 +212,7 @@ class Passages:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of documents, and an area of 1 x 1: no transform mixes parts of documents."""
+        """The number of documents, and 1 x 1 as the height and width, which `mix_labels` needs."""
         return len(self.rows), 1, 1
 
 

@@ -13,7 +13,7 @@ The values of a transform are means over the n images and several levels:
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ import numpy as np
 import torch
 
 from outspan import rng
-from outspan.data.sets import Data, check_noun, load
+from outspan.config import Recipe
+from outspan.data.sets import Data, check_data_holds, load
 from outspan.shapes import Float64, Images
 from outspan.theory.bounds import outside_gain
 from outspan.theory.minnorm import row_space
@@ -108,7 +109,7 @@ def rank(
             raise ValueError(f"{name!r} mixes labels; only transforms that keep them can be ranked: {', '.join(rankable())}")
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
-    check_noun(data if isinstance(data, str) else data.name, "images", "theory rank")
+    check_data_holds(data if isinstance(data, str) else data.name, "images", "theory rank")
     data = load(data, size=size) if isinstance(data, str) else data
     model = _fit_model(data, samples, features, seed)
     scores = measured or {}
@@ -184,7 +185,7 @@ def _fit_model(data: Data, samples: int | None, features: int, seed: int) -> _Mo
     X, Y, validation = X - centre, Y - class_means, (validation_X - centre, validation_Y - class_means)
     _, beta = fit(X, Y, *validation)
     lam, _ = fit(X[:samples], Y[:samples], *validation)
-    images = data.train.read(fit_rows[:samples]).images
+    images = torch.cat(list(_batches(data, fit_rows[:samples])))
     return _Model(images, embed, centre, X[:samples], row_space(X[:samples]), beta, lam)
 
 
@@ -222,7 +223,7 @@ def _embedding(data: Data, features: int, seed: int) -> _Embedding:
         hint = f"use a smaller size, or at most {_MAX_WEIGHTS // p} features"
         raise ValueError(f"{data.name}: {features} random features of images of {p} values are too many; {hint}")
     g = rng.generator(seed, "theory", "features")
-    first = data.train.read(torch.arange(min(_CHUNK, len(data.train)))).images
+    first = next(_batches(data, torch.arange(min(_CHUNK, len(data.train)))))
     norm = np.mean(np.sum(pixels(first) ** 2, axis=1)) ** 0.5 or 1.0  # 1 if all images are black
     W, b = g.standard_normal((p, features)), g.standard_normal(features)
     W /= norm  # Wx and b have the same scale
@@ -231,9 +232,14 @@ def _embedding(data: Data, features: int, seed: int) -> _Embedding:
 
 def _read(data: Data, rows: torch.Tensor, embed: _Embedding) -> tuple[Float64[np.ndarray, "n p"], Float64[np.ndarray, "n c"]]:
     """Return train images as rows of X and their labels as unit vectors. The images are read in chunks."""
-    batches = data.train.batches(rows.split(_CHUNK), torch.device("cpu"))
-    X = np.concatenate([embed(pixels(images)) for images, _ in batches])
+    X = np.concatenate([embed(pixels(images)) for images in _batches(data, rows)])
     return X, np.eye(len(data.classes))[data.train.labels[rows].numpy()]
+
+
+def _batches(data: Data, rows: torch.Tensor) -> Iterator[Images]:
+    """Return train images in chunks."""
+    split = data.train.prepared(Recipe())
+    return (images for images, _ in split.batches(rows.split(_CHUNK), torch.device("cpu")))
 
 
 def _draw(name: str, draw: int, seed: int) -> tuple[float, list[float]]:

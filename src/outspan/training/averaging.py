@@ -37,7 +37,7 @@ class Average:
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Move the average towards the model after step `step`, counted from 0. Both must be on the same device."""
-        # Not collected once: moving a model to another device or dtype may replace its tensors.
+        # Collect the tensors in every call, because moving a model may replace them.
         averages, tensors = ([*model.parameters(), *model.buffers()] for model in (self.model, self._source))
         floats = [pair for pair in zip(averages, tensors, strict=True) if pair[0].is_floating_point()]
         if floats:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from outspan.files import write_whole
 from outspan.messages import first_line, shown
-from outspan.training.metadata import RUN, Check, Metadata, check_metadata
+from outspan.training.metadata import ENSEMBLE, RUN, Check, EnsembleMetadata, RunMetadata, check_metadata
 
 _KEPT = 2  # number of checkpoints: the newest, and the one before in case the newest is damaged
 _MODEL, _AVERAGE = "model.", "ema."  # prefixes of the tensors of the model, and of the average of its weights
@@ -22,10 +22,17 @@ _BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg",
 
 
 class Checkpoint(NamedTuple):
-    """The contents of a checkpoint file."""
+    """The contents of the checkpoint file of a run."""
 
     tensors: dict[str, Tensor]
-    metadata: Metadata
+    metadata: RunMetadata
+
+
+class EnsembleCheckpoint(NamedTuple):
+    """The contents of the checkpoint file of an ensemble."""
+
+    tensors: dict[str, Tensor]
+    metadata: EnsembleMetadata
 
 
 def pack(model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None) -> dict[str, Tensor]:
@@ -94,14 +101,15 @@ def _buffer_keys(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
     return ("step", "exp_avg", "exp_avg_sq")
 
 
-def save(folder: Path, step: int, tensors: Mapping[str, Tensor], metadata: Metadata) -> Path:
+def save(folder: Path, tensors: Mapping[str, Tensor], metadata: RunMetadata | EnsembleMetadata) -> Path:
     """Write the checkpoint of a step, and remove all older ones except one."""
-    text = json.dumps({**metadata, "step": step})
+    text = json.dumps(metadata)
     cpu = _unshared({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
-    path = folder / f"step-{step:09d}.safetensors"
+    path = folder / f"step-{metadata['step']:09d}.safetensors"
     write_whole(path, lambda partial: partial.write_bytes(data))
-    for old in [file for file in _files(folder) if file <= path][_KEPT:]:  # a later file is damaged, since it was not loaded
+    # Files of later steps are kept: they were damaged, so the run resumed from an earlier one.
+    for old in [file for file in _files(folder) if file <= path][_KEPT:]:
         old.unlink()
     return path
 
@@ -122,15 +130,28 @@ def has_checkpoints(folder: Path) -> bool:
     return bool(_files(folder))
 
 
-def load(folder: Path, checks: Mapping[str, Check] = RUN) -> Checkpoint | None:
-    """Return the newest complete checkpoint, or None if there is no checkpoint. If all are damaged, raise a ValueError.
+def load(folder: Path) -> Checkpoint | None:
+    """Return the newest complete checkpoint of a run, or None if there is none. If all are damaged, raise a ValueError."""
+    contents = _load(folder, RUN)
+    return None if contents is None else Checkpoint(*contents)
 
-    `checks` are those of the metadata; by default those of a run.
-    """
+
+def load_ensemble(folder: Path) -> EnsembleCheckpoint | None:
+    """Return the newest complete checkpoint of an ensemble; see `load`."""
+    contents = _load(folder, ENSEMBLE)
+    return None if contents is None else EnsembleCheckpoint(*contents)
+
+
+def read(path: Path) -> Checkpoint:
+    """Return the contents of one checkpoint file of a run. Anything but a complete checkpoint raises a ValueError."""
+    return Checkpoint(*_read(path, RUN))
+
+
+def _load(folder: Path, checks: Mapping[str, Check]) -> tuple[dict[str, Tensor], Any] | None:
     damaged: dict[str, str] = {}
     for path in _files(folder):
         try:
-            return read(path, checks)
+            return _read(path, checks)
         except ValueError as error:
             damaged[path.name] = str(error).removeprefix(f"{path}: ")  # try the one before
     if damaged:
@@ -140,8 +161,8 @@ def load(folder: Path, checks: Mapping[str, Check] = RUN) -> Checkpoint | None:
     return None
 
 
-def read(path: Path, checks: Mapping[str, Check] = RUN) -> Checkpoint:
-    """Return the tensors and metadata of one file. Anything but a complete checkpoint raises a ValueError.
+def _read(path: Path, checks: Mapping[str, Check]) -> tuple[dict[str, Tensor], Any]:
+    """Return the tensors and the checked metadata of a file. Anything but a complete checkpoint raises a ValueError.
 
     A file without permission to read raises an OSError: it may be complete, so an older one must not be used instead.
     """
@@ -164,7 +185,7 @@ def read(path: Path, checks: Mapping[str, Check] = RUN) -> Checkpoint:
         check_metadata(metadata, checks)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return Checkpoint(tensors, metadata)
+    return tensors, metadata
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:

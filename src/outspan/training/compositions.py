@@ -11,6 +11,7 @@ from torch import Tensor
 from outspan.files import write_lines
 from outspan.plan import Plan
 from outspan.shapes import Float32, Int64
+from outspan.training.metadata import is_count
 from outspan.transforms.table import find
 
 FILE = "compositions.jsonl"
@@ -67,11 +68,7 @@ def _is_epoch(line: Any) -> bool:
         return False
     chosen = line.get("compositions")
     entries = chosen.values() if isinstance(chosen, dict) else ()
-    return bool(entries) and all(isinstance(entry, dict) and _is_count(entry.get("count")) for entry in entries)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= 2**63 - 1
+    return bool(entries) and all(isinstance(entry, dict) and is_count(entry.get("count"), 1) for entry in entries)
 
 
 def fractions(lines: Sequence[Line]) -> dict[str, list[float]]:

@@ -1,7 +1,6 @@
 """Train several perceptrons at once. Each member equals the model that `train` returns for its recipe, up to rounding."""
 
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,10 +21,12 @@ _MAX_VALUES = 100_000_000  # of the normalized images of a step, over all member
 
 
 def is_batchable(recipe: Recipe) -> bool:
-    """Return whether a recipe can be a member: an mlp, a policy that does not use it, no ema, validation or random crops."""
-    perceptron = re.fullmatch("mlp(-[1-9][0-9]*)?", recipe.model) is not None
-    plain = not find_policy(recipe.policy).uses_model and not recipe.ema
-    return perceptron and plain and not recipe.validation and recipe.crop == "centre"
+    """Return whether a recipe can be a member of an ensemble.
+
+    Its model must be a perceptron, its policy must not use the model, and it must have no ema, validation or random crops.
+    """
+    is_plain = not find_policy(recipe.policy).uses_model and not recipe.ema
+    return models.is_perceptron(recipe.model) and is_plain and not recipe.validation and recipe.crop == "centre"
 
 
 def members_at_once(recipe: Recipe, shape: tuple[int, ...]) -> int:
@@ -52,7 +53,7 @@ def train_ensemble(
     """
     _check_members(members)
     data = data or load_for(members[0])
-    models.check_noun(members[0].model, data.train.noun)
+    models.check_takes(members[0].model, data.train.noun)
     run = EnsembleRun(list(members), data, torch.device(device), shared=shared, out=out)
     train_epochs(run, save_every=save_every, on_step=on_step)
     return run.model, run.preprocess

@@ -20,15 +20,19 @@ class Group(NamedTuple):
 
     policy: Plain
     seeds: list[int]  # one plan is drawn per seed
-    blocks: list[int]  # for each seed, the index of its order in `Draws.orders`
+    blocks: list[int]  # for each seed, the index of its block, which is that of its order in `Draws.orders`
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """What is drawn in a step: one batch of images per order, one plan per seed and augmentation."""
+    """What is drawn in a step: one batch of images per order, one plan per seed and augmentation.
+
+    An order is a random permutation of the training images, and its block is its batch of images in a step. A drawn batch is
+    a block augmented by one plan; members with the same seed and augmentation share it.
+    """
 
     groups: Sequence[Group]
-    orders: Sequence[int]  # the seeds of the orders of images
+    orders: Sequence[int]  # the seed of each order
     members: Int64[Tensor, " members"]  # for each member, the index of its drawn batch
     count: int  # number of drawn batches
 

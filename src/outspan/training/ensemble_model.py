@@ -14,12 +14,12 @@ class Ensemble(nn.Module):
     def __init__(self, members: Sequence[nn.Module]) -> None:
         super().__init__()
         layers = [[layer for layer in member.modules() if isinstance(layer, nn.Linear)] for member in members]
-        together = list(zip(*layers, strict=True))
-        # [members, in, out], transposed compared to a Linear: so gradients have the memory layout of the weights
-        weights = [torch.stack([layer.weight.detach().T for layer in alike]) for alike in together]
+        layers_by_depth = list(zip(*layers, strict=True))
+        # [members, in, out], the transpose of `nn.Linear`: so the gradients have the memory layout of the weights.
+        weights = [torch.stack([layer.weight.detach().T for layer in same_layer]) for same_layer in layers_by_depth]
         self.weights = nn.ParameterList([nn.Parameter(weight.contiguous()) for weight in weights])
         self.biases = nn.ParameterList(
-            [nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in alike])) for alike in together]
+            [nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in same_layer])) for same_layer in layers_by_depth]
         )
 
     def each(self, inputs: Num[Tensor, "members B pixels"]) -> Num[Tensor, "members B classes"]:
@@ -33,6 +33,6 @@ class Ensemble(nn.Module):
         return self.each(images.flatten(1).expand(len(self.weights[0]), -1, -1)).transpose(0, 1)
 
     def member(self, index: int) -> list[tuple[Tensor, Tensor]]:
-        """Return the weight and bias of each layer of one member, as a Linear has them."""
+        """Return the weight and bias of each layer of one member, in the layout of `nn.Linear`."""
         pairs = zip(self.weights, self.biases, strict=True)
         return [(weight[index].detach().T, bias[index, 0].detach()) for weight, bias in pairs]

@@ -1,7 +1,7 @@
 """An ensemble in training, as the training loop sees it."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -14,14 +14,13 @@ from outspan.config import Recipe, with_new_names
 from outspan.data.sets import Data
 from outspan.policies.plain import Plain
 from outspan.policies.table import augmentation_of, build_policy
+from outspan.policies.targets import make_targets
 from outspan.training import Diverged, checkpoint
 from outspan.training.ensemble_draws import build_draws
 from outspan.training.ensemble_model import Ensemble
-from outspan.training.metadata import ENSEMBLE
-from outspan.training.pending import Outcome, Pending
+from outspan.training.loss_queue import LossQueue, Outcome
 from outspan.training.state import State, initial_model, make_optimizer
-from outspan.training.step import Learner, lr_at, set_lr
-from outspan.transforms.labels import mix_labels
+from outspan.training.step import Learner, lr_at, take_step
 from outspan.transforms.normalize import Normalize
 
 
@@ -51,15 +50,15 @@ class EnsembleRun:
         on_gpu = device.type == "cuda"
         mean, std = data.train.statistics()
         self.preprocess = Normalize(mean, std, torch.bfloat16 if on_gpu else torch.float32)
-        self.split = data.train.to(device)
+        self.split = data.train.prepared(self.recipe, train=True).to(device)
         self.model = Ensemble([initial_model(recipe, data.train.shape, len(data.classes)) for recipe in members]).to(device)
         optimizer = make_optimizer(self.recipe, [*self.model.weights], [*self.model.biases], on_gpu=on_gpu)
         self.state = State(self.model, optimizer)
         self.learner = Learner(self.model, self.recipe.label_smoothing, graphs=on_gpu, forward=self.model.each)
         self.draws = build_draws(members, self._build_policy, device, shared)
-        self.epochs, self.epoch_steps = self.recipe.epochs, -(-len(self.split) // self.recipe.batch)
-        self.pending = Pending(device, self._read)
-        self.title = f", training {len(members)} models at once"
+        self.epochs, self.epoch_steps = self.recipe.epochs, self.recipe.steps_per_epoch(len(self.split))
+        self.loss_queue = LossQueue(device, self._read)
+        self.stop_message_suffix = f", training {len(members)} models at once"
         if out is not None:
             self._resume(out)
 
@@ -76,7 +75,7 @@ class EnsembleRun:
     @property
     def loss(self) -> float:
         """The most recent loss that was read, mean over the members."""
-        return self.pending.loss
+        return self.loss_queue.loss
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[_Inputs, Tensor]]:
         """Return the images and labels of all orders of an epoch, from batch `start` on."""
@@ -93,29 +92,17 @@ class EnsembleRun:
     def augment(self, inputs: _Inputs, labels: Tensor) -> _Batch:
         """Augment the images of a step, and give each member its batch."""
         plan = self.draws.draw(inputs.labels, self.step)
-        height, width = inputs.images.shape[-2:]
         count, size = self.draws.count, len(labels) // len(self.draws.orders)
-        targets = mix_labels(labels, plan, len(self.data.classes), (height, width)).view(count, size, -1)
+        targets = make_targets(inputs.images, labels, plan, len(self.data.classes)).view(count, size, -1)
         pixels = self.preprocess.execute(inputs.images, plan).view(count, size, -1)
         return _Batch(self.draws.spread(pixels), self.draws.spread(targets))
 
     def learn(self, batch: _Batch) -> None:
         """Do one step of the optimizer for all members."""
-        set_lr(self.state.optimizer, lr_at(self.recipe, self.step, self.epochs * self.epoch_steps))
-        losses = self.learner(batch.inputs, batch.targets).mean(1)
-        if self.recipe.clip:
-            self._clip()
-        self.state.optimizer.step()
+        lr = lr_at(self.recipe, self.step, self.epochs * self.epoch_steps)
+        losses = take_step(self.state, self.learner, self.recipe, batch, lr, _clip_members)
         self.state.step += 1
-        self.pending.add(Outcome(self.step - 1, losses))
-
-    def _clip(self) -> None:
-        """Limit the gradient norm of each member, as `clip_grad_norm_` does for one model."""
-        gradients = [cast(Tensor, parameter.grad) for parameter in self.model.parameters()]
-        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
-        factors = (self.recipe.clip / (norms + 1e-6)).clamp(max=1).view(-1, 1, 1)
-        for gradient in gradients:
-            gradient *= factors
+        self.loss_queue.add(Outcome(self.step - 1, losses.mean(1)))
 
     def _read(self, outcome: Outcome, losses: list[float]) -> float:
         """Return the mean loss; a loss that is not finite is refused, with the member that has it."""
@@ -128,20 +115,20 @@ class EnsembleRun:
 
     def end_epoch(self, epoch: int) -> None:
         """Read the losses of the epoch; members are evaluated after training."""
-        self.pending.read()
+        self.loss_queue.read()
 
     def save(self) -> None:
         """Write a checkpoint, except at the end: then the caller stores what the members predict."""
-        self.pending.read()
+        self.loss_queue.read()
         if self.out is None or self.step == self.epochs * self.epoch_steps:
             return
         self.out.mkdir(parents=True, exist_ok=True)
         tensors = checkpoint.pack(self.model, self.state.optimizer)
-        checkpoint.save(self.out, self.step, tensors, {"members": [asdict(recipe) for recipe in self.members]})
+        checkpoint.save(self.out, tensors, {"members": [asdict(recipe) for recipe in self.members], "step": self.step})
 
     def _resume(self, out: Path) -> None:
         """Continue from the newest checkpoint of the folder, if there is one."""
-        stored = checkpoint.load(out, ENSEMBLE)
+        stored = checkpoint.load_ensemble(out)
         if stored is None:
             return
         recipes = [asdict(Recipe()) | with_new_names(member) for member in stored.metadata["members"]]
@@ -152,3 +139,12 @@ class EnsembleRun:
         except ValueError as error:
             raise ValueError(f"{out}: {error}") from None
         self.state.step = stored.metadata["step"]
+
+
+def _clip_members(parameters: Iterable[Tensor], limit: float) -> None:
+    """Limit the gradient norm of each member, as `clip_grad_norm_` does for one model."""
+    gradients = [cast(Tensor, parameter.grad) for parameter in parameters]
+    norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
+    factors = (limit / (norms + 1e-6)).clamp(max=1).view(-1, 1, 1)
+    for gradient in gradients:
+        gradient *= factors

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from outspan import devices
+from outspan.models.evaluating import on_device
 from outspan.shapes import Int64, describe
+from outspan.training.evaluation_data import EvaluationData, load_evaluation_data
 from outspan.training.logits import compute_logits
-from outspan.training.tested import Tested, load_tested
 from outspan.training.trained import Trained, as_trained
 
 
@@ -22,7 +23,7 @@ class Evaluation:
     balanced_accuracy: float  # mean accuracy over the classes that occur
     by_class: Mapping[str, float | None]  # accuracy per class; None for a class without test samples
     confusion: Int64[Tensor, "classes classes"] = field(repr=False)  # counts: rows are true classes, columns predicted ones
-    tested: Tested = field(repr=False)  # which data
+    tested: EvaluationData = field(repr=False)  # which data
     run: Trained = field(repr=False)
 
 
@@ -46,7 +47,8 @@ def evaluate(
         run: The folder of a run, or what `outspan.load` returns.
         data: The name or path of other data. Its test split is used. Data without splits, such as a table or a folder of class
             folders, is used completely, but if the run was trained on it, only the part that the run held out.
-        device: Where to compute. By default a GPU if there is one, otherwise the CPU.
+        device: Where to compute. By default a GPU if there is one, otherwise the CPU. Afterwards the model of a loaded run is
+            where it was before.
         skip_bad: Tolerate up to this number of unreadable files in an image folder.
         on_batch: Called after each batch with the number of samples done and the total number.
 
@@ -56,11 +58,11 @@ def evaluate(
     run, where = as_trained(run), devices.find_device(device)
     if not isinstance(data, Path | str | None):
         raise ValueError(f"data must be the name or path of data, got {describe(data)}: use outspan.predict for a batch")
-    tested = load_tested(run, str(data or ""), skip_bad=skip_bad)
-    test = tested.data.test
-    predicted = compute_logits(run.model.to(where), test, run.preprocess, where, on_batch).argmax(1)
+    tested = load_evaluation_data(run, str(data or ""), skip_bad=skip_bad)
+    with on_device(run.model, where) as model:
+        predicted = compute_logits(model, tested.split, run.preprocess, where, on_batch).argmax(1)
     count = len(run.classes)
-    confusion = torch.bincount(test.labels * count + predicted, minlength=count**2).view(count, count)
+    confusion = torch.bincount(tested.split.labels * count + predicted, minlength=count**2).view(count, count)
     by_class = confusion.diag().double() / confusion.sum(1).clamp(min=1)
     occurs = confusion.any(1)
     return Evaluation(

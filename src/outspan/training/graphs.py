@@ -9,7 +9,7 @@ from torch import Tensor, nn
 _MAX_SHAPES = 4  # recorded: a full batch, the last batch of an epoch, and two in reserve
 
 
-class Recorded:
+class RecordedFunction:
     """A function of tensors on a GPU that is recorded for the first few input shapes and then replayed.
 
     A replay overwrites the outputs of the one before. `keep` is called after a recording; it returns what else the function
@@ -53,13 +53,13 @@ def _key(inputs: tuple[Tensor, ...]) -> Any:
     return tuple((tensor.shape, tensor.stride(), tensor.dtype) for tensor in inputs)
 
 
-class Replayed(nn.Module):
+class GraphModel(nn.Module):
     """A model whose evaluation on a GPU is recorded and replayed; training and the CPU call the model directly."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        self.recorded = Recorded(self._evaluate)
+        self.recorded = RecordedFunction(self._evaluate)
 
     def forward(self, inputs: Tensor) -> Tensor:
         if self.training or torch.is_grad_enabled() or not inputs.is_cuda:

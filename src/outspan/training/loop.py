@@ -15,7 +15,7 @@ class Trainable(Protocol):
 
     epochs: int
     epoch_steps: int  # steps per epoch
-    title: str  # for the message of a run that was stopped
+    stop_message_suffix: str  # what is trained, for the message of a run that was stopped
 
     @property
     def step(self) -> int:
@@ -66,7 +66,9 @@ def train_epochs(run: Trainable, *, save_every: float = 30.0, on_step: OnStep | 
     while run.step < steps:
         epoch, start = divmod(run.step, run.epoch_steps)
         for inputs, labels in run.batches(epoch, start):
+            # Algorithm 1: draw candidates, compute their loss, keep the highest.
             batch = run.augment(inputs, labels)
+            # Algorithm 1: update the model.
             run.learn(batch)
             if run.step == (epoch + 1) * run.epoch_steps:
                 run.end_epoch(epoch)
@@ -75,4 +77,6 @@ def train_epochs(run: Trainable, *, save_every: float = 30.0, on_step: OnStep | 
             progress = Progress(run.step, steps, epoch, run.epochs, run.loss, run.count(labels), run.metrics)
             if on_step is not None and on_step(progress) and run.step < steps:
                 saver.save()
-                raise Stopped(f"stopped at step {run.step} of {steps}{run.title}; run the same command again to resume")
+                raise Stopped(
+                    f"stopped at step {run.step} of {steps}{run.stop_message_suffix}; run the same command again to resume"
+                )

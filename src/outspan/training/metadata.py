@@ -1,21 +1,70 @@
-"""The checks of the metadata of a checkpoint: one table for runs, `RUN`, and one for ensembles, `ENSEMBLE`."""
+"""The metadata of a checkpoint, decoded from JSON: its types, and the checks of runs (`RUN`) and ensembles (`ENSEMBLE`)."""
 
 import math
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict, cast
+
+from typing_extensions import NotRequired
 
 from outspan.config import stored_recipe
+from outspan.files import Json
 from outspan.messages import shown
+from outspan.shapes import channels_of_shape
 
-Metadata = dict[str, Any]  # of a checkpoint, as JSON has it
+
+class DataMetadata(TypedDict):
+    """What identifies the data of a run: `DataProvenance`, without the values that are None."""
+
+    train: int
+    shape: list[int]
+    classes: list[str]
+    mean: list[float]
+    std: list[float]
+    policy_file: NotRequired[str]
+    weights: NotRequired[str]
+    train_digest: NotRequired[str]
+    test_digest: NotRequired[str]
+    cache: NotRequired[str]
+
+
+class ProvenanceMetadata(TypedDict):
+    """What identifies a run: `Provenance`."""
+
+    recipe: dict[str, Json]
+    data: DataMetadata
+    setting: dict[str, Json]
+
+
+class StateMetadata(TypedDict):
+    """The `State` of a run, without its tensors."""
+
+    seconds: float
+    losses: float  # sum over the steps of this epoch
+    chosen: dict[str, list[float]]  # by composition: how often it was chosen in this epoch, and the sum of its losses
+    metrics: list[dict[str, float]]
+    step: int
+
+
+class RunMetadata(ProvenanceMetadata, StateMetadata):
+    """The metadata of a run's checkpoint."""
+
+
+class EnsembleMetadata(TypedDict):
+    """The metadata of an ensemble's checkpoint."""
+
+    members: list[dict[str, Json]]  # their recipes
+    step: int
+
+
 Check = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and the allowed values in words
 _LARGEST = 2**63 - 1
-_METRICS = ("epoch", "step", "train_loss", "test_accuracy")
+_METRIC_KEYS = ("epoch", "step", "train_loss", "test_accuracy")
 
 
-def _is_count(value: Any, least: int = 0) -> bool:
+def is_count(value: Any, least: int = 0) -> bool:
+    """Return whether a value is an integer of at least `least` that fits in 64 bits."""
     return type(value) is int and least <= value <= _LARGEST
 
 
@@ -36,33 +85,33 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_shape(value: Any) -> bool:
-    return _is_list(value, lambda side: _is_count(side, 1)) and len(value) in (1, 3) and math.prod(value) < 2**31
+    return _is_list(value, lambda side: is_count(side, 1), 1) and math.prod(value) < 2**31
 
 
 def _is_metrics_row(value: Any) -> bool:
     """Return whether a value is the metrics of one epoch."""
-    return type(value) is dict and value.keys() >= {*_METRICS} and all(map(_is_nonnegative, value.values()))
+    return type(value) is dict and value.keys() >= {*_METRIC_KEYS} and all(map(_is_nonnegative, value.values()))
 
 
 def _is_chosen(value: Any) -> bool:
     """Return whether a value is the compositions that were chosen in an epoch."""
 
     def is_entry(entry: Any) -> bool:
-        return type(entry) is list and len(entry) == 2 and _is_count(entry[0], 1) and _is_nonnegative(entry[1])
+        return type(entry) is list and len(entry) == 2 and is_count(entry[0], 1) and _is_nonnegative(entry[1])
 
     return type(value) is dict and all(map(is_entry, value.values()))
 
 
 _OBJECT: Check = (lambda value: type(value) is dict, "an object")
 _DIGEST: Check = (_is_text, "text")
-_STEP: Mapping[str, Check] = MappingProxyType({"step": (_is_count, "an integer of at least 0")})
+_STEP: Mapping[str, Check] = MappingProxyType({"step": (is_count, "an integer of at least 0")})
 # A dot separates a key from the key of its object; "?" marks a key that may be missing.
 RUN: Mapping[str, Check] = MappingProxyType(
     {
         **_STEP,
         "recipe": _OBJECT,
         "data": _OBJECT,
-        "data.train": (lambda value: _is_count(value, 1), "an integer of at least 1"),
+        "data.train": (lambda value: is_count(value, 1), "an integer of at least 1"),
         "data.shape": (_is_shape, "[C, H, W] or [T], integers of at least 1 whose product is below 2**31"),
         "data.classes": (lambda value: _is_list(value, _is_text, 2), "a list of two names or more"),
         "data.mean": (lambda value: _is_list(value, lambda x: _is_number(x) and 0 <= x <= 1), "a list of numbers in [0, 1]"),
@@ -78,7 +127,7 @@ RUN: Mapping[str, Check] = MappingProxyType(
         "chosen": (_is_chosen, "an object of [count, loss]"),
         "metrics": (
             lambda value: _is_list(value, _is_metrics_row),
-            f"a list of objects with {', '.join(_METRICS)}",
+            f"a list of objects with {', '.join(_METRIC_KEYS)}",
         ),
     }
 )
@@ -104,21 +153,24 @@ def check_metadata(metadata: Any, checks: Mapping[str, Check]) -> None:
         if not is_allowed(values[name]):
             raise ValueError(f"metadata {key.rstrip('?')!r} must be {allowed}, got {shown(values[name])}")
     if checks is RUN:
-        _check_run(metadata)
+        _check_run(cast(RunMetadata, metadata))
 
 
-def _check_run(metadata: Mapping[str, Any]) -> None:
-    """Refuse a run whose metadata contradicts itself."""
+def _check_run(metadata: RunMetadata) -> None:
+    """Refuse metadata of a run whose values contradict each other."""
     try:
         recipe = stored_recipe(metadata["recipe"])
     except ValueError as error:
         raise ValueError(f"metadata 'recipe': {error}") from None
     data, step = metadata["data"], metadata["step"]
-    channels = sum(data["shape"][:-2])  # of [C, H, W]; [T] has none
+    try:
+        channels = channels_of_shape(data["shape"])
+    except ValueError as error:
+        raise ValueError(f"metadata 'data.shape': {error}") from None
     for key in ("mean", "std"):
         if len(data[key]) != channels:
             raise ValueError(f"metadata 'data.{key}' must have {channels} values, got {len(data[key])}")
-    epoch_steps = -(-data["train"] // recipe.batch)
+    epoch_steps = recipe.steps_per_epoch(data["train"])
     if step > recipe.epochs * epoch_steps:
         raise ValueError(f"metadata 'step' must be at most the run's {recipe.epochs * epoch_steps} steps, got {step}")
     if len(metadata["metrics"]) != step // epoch_steps:

@@ -21,15 +21,15 @@ from outspan.messages import shown
 from outspan.training import OnStep, Progress, Stopped
 
 Watch = Callable[[str], AbstractContextManager[OnStep | None]]  # from the title of a run to its `on_step`
-Run = Callable[..., Any]  # called with `on_step`; for another process, `functools.partial` of a function
+Job = Callable[..., Any]  # a run; called with `on_step`; for another process, `functools.partial` of a function
 
 
-def unwatched(title: str) -> AbstractContextManager[None]:
+def no_progress(title: str) -> AbstractContextManager[None]:
     """Show nothing."""
     return nullcontext()
 
 
-def named(title: str, run: Run, *, on_step: OnStep | None) -> Any:
+def run_with_title(title: str, run: Job, *, on_step: OnStep | None) -> Any:
     """Return the result of a run. A ValueError gets the title of the run."""
     try:
         return run(on_step=on_step)
@@ -37,7 +37,7 @@ def named(title: str, run: Run, *, on_step: OnStep | None) -> Any:
         raise ValueError(f"{title}: {error}") from None
 
 
-def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = unwatched) -> list[Any]:
+def run_all(runs: Sequence[tuple[str, Job]], *, jobs: int = 1, watch: Watch = no_progress) -> list[Any]:
     """Return the results of runs, each given with its title. `watch` returns the `on_step` of a run, or of parallel runs.
 
     If a run fails or a stop is requested, the active runs save themselves, and no other run starts.
@@ -54,7 +54,7 @@ def run_all(runs: Sequence[tuple[str, Run]], *, jobs: int = 1, watch: Watch = un
     return results
 
 
-def _run_in_processes(runs: Sequence[Run], jobs: int, on_step: OnStep | None) -> list[Any]:
+def _run_in_processes(runs: Sequence[Job], jobs: int, on_step: OnStep | None) -> list[Any]:
     """Execute runs in processes. They are controlled by pipes only, so that a kill leaves no semaphore behind."""
     workers, stopped = _Workers(runs), False
     try:
@@ -76,7 +76,7 @@ _KILLED = RuntimeError("a process was killed")
 class _Workers:
     """The processes of several runs by their pipes, and what they sent: progress, results and errors."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[Job]) -> None:
         self.tasks, self.fractions = iter(enumerate(runs)), [0.0] * len(runs)
         self.processes: dict[Any, Any] = {}
         self.results: dict[int, Any] = {}
@@ -153,7 +153,7 @@ def _start() -> tuple[Any, Any]:
     return ours, process
 
 
-def _send(pipe: Any, task: tuple[int, Run] | None) -> None:
+def _send(pipe: Any, task: tuple[int, Job] | None) -> None:
     with suppress(ConnectionError):  # the process was killed: reading from its pipe reports it
         pipe.send(task)
 
@@ -172,10 +172,11 @@ def _drain(pipe: Any) -> None:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C, SIGTERM and SIGHUP while a process starts. It inherits this; its parent receives them and tells it to stop.
+    """Block Ctrl-C, SIGTERM and SIGHUP in this process.
 
-    Terminals and schedulers send them to all processes of a job: one that ended at once would not save its run.
-    A signal that arrives meanwhile is delivered to the parent afterwards; if it were ignored, it would be lost.
+    Block these signals while a child starts, so that the child inherits the blocked mask. Only the parent handles a signal; it
+    asks its children to save and stop. Terminals and schedulers send signals to all processes: a child that ended at once
+    would not save its run. The parent receives a signal that arrives in the meantime when the block ends.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

@@ -1,47 +1,14 @@
 """The function `outspan.predict`: the class probabilities of inputs without labels."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from outspan import devices
-from outspan.data.inputs import list_files, make_inputs, read_files
-from outspan.data.splits import Split
-from outspan.shapes import Float32, describe
-from outspan.training.logits import compute_logits
+from outspan.training.predicted import Predicted, predict_inputs
 from outspan.training.trained import Trained, as_trained
-
-_FILES_AT_ONCE = 256  # read before their classes are computed
-
-
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """The class probabilities of inputs."""
-
-    probabilities: Float32[Tensor, "N classes"]
-    class_names: tuple[str, ...]
-    files: tuple[Path, ...] = ()  # the file of each row, if the inputs are files
-
-    def __len__(self) -> int:
-        """Return the number of inputs."""
-        return len(self.probabilities)
-
-    @property
-    def classes(self) -> list[str]:
-        """The most likely class of each input."""
-        return [self.class_names[i] for i in self.probabilities.argmax(1).tolist()]
-
-    def top(self, count: int) -> list[dict[str, float]]:
-        """Return the `count` most likely classes of each input with their probabilities, the most likely first."""
-        if count < 1:
-            raise ValueError(f"count must be at least 1, got {count}")
-        best = self.probabilities.topk(min(count, len(self.class_names)))
-        rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        return [{self.class_names[i]: value for i, value in zip(*row, strict=True)} for row in rows]
 
 
 def predict(
@@ -65,44 +32,12 @@ def predict(
         inputs: For an image model: paths of files and folders (strings or `Path` objects), or a batch of images, uint8
             [B, C, H, W] of the run's shape. For a text model: a list of texts, or `Path` objects of .txt files and folders.
             Folders are searched recursively.
-        device: Where to compute. By default a GPU if there is one, otherwise the CPU.
+        device: Where to compute. By default a GPU if there is one, otherwise the CPU. Afterwards the model of a loaded run is
+            where it was before.
         on_error: Called with the error of each unreadable file. The file is then skipped. By default the error is raised.
         on_batch: Called with each part of the result as soon as it is computed.
 
     Raises:
         ValueError: If the run cannot be loaded, or its model cannot take an input.
     """
-    run, where = as_trained(run), devices.find_device(device)
-    model, parts = run.model.to(where), []
-    for split, files in _read(run, inputs, on_error or _raise):
-        probabilities = compute_logits(model, split, run.preprocess, where).softmax(1)
-        parts.append(Predicted(probabilities, run.classes, files))
-        on_batch(parts[-1])
-    if not parts:
-        return Predicted(torch.zeros(0, len(run.classes)), run.classes)
-    files = tuple(path for part in parts for path in part.files)
-    return Predicted(torch.cat([part.probabilities for part in parts]), run.classes, files)
-
-
-def _read(run: Trained, inputs: Any, on_error: Callable[[ValueError], object]) -> Iterator[tuple[Split, tuple[Path, ...]]]:
-    """Return the inputs as splits, each with its files."""
-    split = make_inputs(inputs, run.noun, run.shape, run.recipe)
-    if split is not None:
-        yield split, ()
-        return
-    files = list_files(_as_paths(inputs, run.noun), run.noun)
-    for start in range(0, len(files), _FILES_AT_ONCE):
-        readable, split = read_files(files[start : start + _FILES_AT_ONCE], run.noun, run.shape, run.recipe, on_error)
-        if split is not None:
-            yield split, tuple(readable)
-
-
-def _as_paths(inputs: Any, noun: str) -> list[Path]:
-    paths = list(inputs) if isinstance(inputs, Iterable) and not isinstance(inputs, str) else [inputs]
-    if not all(isinstance(path, str | Path) for path in paths):
-        raise ValueError(f"inputs must be paths, or one batch of {noun}, got {describe(inputs)}")
-    return [Path(path) for path in paths]
-
-
-def _raise(error: ValueError) -> None:
-    raise error
+    return predict_inputs(as_trained(run), inputs, devices.find_device(device), on_error=on_error, on_batch=on_batch)

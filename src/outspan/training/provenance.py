@@ -1,20 +1,20 @@
-"""What identifies a run: its recipe, its data, and the machine setting that its bits depend on."""
+"""What identifies a run: its recipe, its data, and the environment that the last bits of its result depend on."""
 
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 
 from outspan.config import Recipe, changed_keys, stored_recipe
-from outspan.data.dataset import AnySamples, Data
-from outspan.data.splits import Split
-from outspan.files import digest_of
-from outspan.models.from_timm import PUBLISHED
+from outspan.data.dataset import Data
+from outspan.data.splits import Samples, Split
+from outspan.files import Json, digest_of
+from outspan.models.from_timm import PUBLISHED_WEIGHTS
 from outspan.policies.files import file_and_function
-from outspan.training.metadata import Metadata
+from outspan.training.metadata import DataMetadata, ProvenanceMetadata, RunMetadata
 
 
 @dataclass(frozen=True)
@@ -24,24 +24,24 @@ class DataProvenance:
     train: int  # number of samples
     shape: tuple[int, ...]
     classes: tuple[str, ...]
-    mean: tuple[float, ...]  # per channel; empty for text
+    mean: tuple[float, ...]  # per channel; empty for texts
     std: tuple[float, ...]
     policy_file: str | None = None  # SHA-256; None if the recipe has none
-    weights: str | None = None  # SHA-256; None if the recipe has none or the file is gone
+    weights: str | None = None  # SHA-256; None if the recipe has none or the file no longer exists
     train_digest: str = ""
     test_digest: str = ""
     cache: str = ""  # SHA-256 of the back-translations
 
-    def to_metadata(self) -> Metadata:
-        """Return the values as JSON has them, without those that are None."""
+    def to_metadata(self) -> DataMetadata:
+        """Return what a checkpoint stores: the values without those that are None. Tuples become lists."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         listed = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
-        return {key: value for key, value in listed.items() if value is not None}
+        return cast(DataMetadata, {key: value for key, value in listed.items() if value is not None})
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What may change the last bits of a result without changing the recipe."""
+class Environment:
+    """What may change the last bits of a result although the recipe is the same."""
 
     device: str
     threads: int
@@ -57,31 +57,31 @@ class Provenance:
 
     recipe: Recipe
     data: DataProvenance
-    setting: Setting
+    environment: Environment
 
-    def to_metadata(self) -> Metadata:
+    def to_metadata(self) -> ProvenanceMetadata:
         """Return what a checkpoint stores."""
-        return {"recipe": asdict(self.recipe), "data": self.data.to_metadata(), "setting": asdict(self.setting)}
+        return {"recipe": asdict(self.recipe), "data": self.data.to_metadata(), "setting": asdict(self.environment)}
 
-    def check_same_run(self, stored: Metadata, out: Path) -> None:
+    def check_same_run(self, stored: RunMetadata, out: Path) -> None:
         """Refuse to resume a run of another recipe or other data; warn if the result will not be bit-identical."""
         _check_same_recipe(self.recipe, stored["recipe"], out)
         check_same_data(self.data.to_metadata(), stored["data"], out)
         before, is_finished = stored["setting"], len(stored["metrics"]) == self.recipe.epochs
-        now = asdict(self.setting)
+        now = asdict(self.environment)
         changed = [f"{key} {before.get(key)} then, {now[key]} now" for key in now if before.get(key) != now[key]]
         if changed and not is_finished:
             warnings.warn(f"{out}: the result will not be bit-identical ({', '.join(changed)})", stacklevel=4)
 
     def with_stored_weights(self, digest: str | None) -> "Provenance":
-        """Return it with the stored digest of the weights file if the file is gone: a run needs it only at its start."""
+        """Return a copy with the stored digest if the weights file no longer exists."""
         return replace(self, data=replace(self.data, weights=self.data.weights or digest))
 
 
-def describe_data(recipe: Recipe, data: Data, train: AnySamples, prepared: Split) -> DataProvenance:
+def describe_data(recipe: Recipe, data: Data, train: Samples, prepared: Split) -> DataProvenance:
     """Return the provenance of the data; `train` are the training samples, and `prepared` is their split for the model."""
     mean, std = prepared.statistics()
-    has_weights = recipe.weights != PUBLISHED and Path(recipe.weights).is_file()
+    has_weights = recipe.weights != PUBLISHED_WEIGHTS and Path(recipe.weights).is_file()
     return DataProvenance(
         train=len(prepared),
         shape=prepared.shape,
@@ -96,12 +96,12 @@ def describe_data(recipe: Recipe, data: Data, train: AnySamples, prepared: Split
     )
 
 
-def describe_setting(device: torch.device, *, compiled: bool, deterministic: bool, graphs: bool) -> Setting:
-    """Return the setting of this process."""
-    return Setting(device.type, torch.get_num_threads(), torch.__version__, compiled, deterministic, graphs)
+def describe_environment(device: torch.device, *, compiled: bool, deterministic: bool, graphs: bool) -> Environment:
+    """Return the environment of a run in this process."""
+    return Environment(device.type, torch.get_num_threads(), torch.__version__, compiled, deterministic, graphs)
 
 
-def _check_same_recipe(recipe: Recipe, stored: Mapping[str, Any], out: Path) -> None:
+def _check_same_recipe(recipe: Recipe, stored: Mapping[str, Json], out: Path) -> None:
     different = changed_keys(stored_recipe(stored), recipe)
     for key in {"data", "cache", "weights"} & different.keys():  # files that were moved: their contents are compared
         if all(Path(str(name)).is_absolute() for name in different[key]):
@@ -111,11 +111,16 @@ def _check_same_recipe(recipe: Recipe, stored: Mapping[str, Any], out: Path) -> 
         raise ValueError(f"{out}: contains a run of another recipe ({shown}); choose another folder")
 
 
-def check_same_data(now: Mapping[str, Any], stored: Mapping[str, Any], out: Path) -> None:
+def check_same_data(now: DataMetadata, stored: DataMetadata, out: Path) -> None:
     """Refuse data that is not what the run in this folder was trained on."""
     for key, value in now.items():
-        before = stored.get(key)
-        if before != value and key in ("policy_file", "weights"):
-            raise ValueError(f"{out}: the file of {key} has changed since (SHA-256 {before!s:.64} then, {value} now)")
-        if before != value:
-            raise ValueError(f"{out}: the data has changed since ({key} {before!r:.200} then, {value!r:.200} now)")
+        check_same_value(key, value, stored.get(key), out)
+
+
+def check_same_value(key: str, now: object, stored: object, out: Path) -> None:
+    """Refuse data with another value of a key, such as the shape, than the data of the run in this folder."""
+    if now == stored:
+        return
+    if key in ("policy_file", "weights"):
+        raise ValueError(f"{out}: the file of {key} has changed since (SHA-256 {stored!s:.64} then, {now} now)")
+    raise ValueError(f"{out}: the data has changed since ({key} {stored!r:.200} then, {now!r:.200} now)")

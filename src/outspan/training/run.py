@@ -129,7 +129,7 @@ class Run:
     def learn(self, batch: Batch) -> None:
         """Do one step of the optimizer, and let a policy that learns see the losses."""
         lr = lr_at(self.recipe, self.step, self.steps)
-        losses = take_step(self.state, self.setup.learner, self.recipe, batch.inputs, batch.targets, lr=lr)
+        losses = take_step(self.state, self.setup.learner, self.recipe, batch, lr)
         if self.learning_policy is not None:
             self.learning_policy.learn(losses, step=self.step)
         self.state.step += 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from outspan.policies.protocols import LearningPolicy
 from outspan.training import Diverged, checkpoint
-from outspan.training.metadata import RUN, check_metadata
+from outspan.training.metadata import RUN, RunMetadata, check_metadata
 from outspan.training.provenance import Provenance
 from outspan.training.state import State
 
@@ -41,9 +41,9 @@ def save_run(out: Path, state: State, policy: object, provenance: Provenance) ->
         tensors |= {f"{_POLICY}{name}": tensor for name, tensor in policy.state_dict().items()}
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise Diverged(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
-    metadata = {**provenance.to_metadata(), **state.to_metadata()}
-    check_metadata(metadata | {"step": state.step}, RUN)  # never write a checkpoint that could not be read
-    checkpoint.save(out, state.step, tensors, metadata)
+    metadata: RunMetadata = {**provenance.to_metadata(), **state.to_metadata()}
+    check_metadata(metadata, RUN)  # never write a checkpoint that could not be read
+    checkpoint.save(out, tensors, metadata)
 
 
 def restore_run(stored: checkpoint.Checkpoint, state: State, policy: object) -> None:

@@ -1,6 +1,5 @@
 """Build a run from its recipe and data: the splits, the model, the policy, and what identifies the run."""
 
-import copy
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,18 +12,16 @@ from torch import nn
 
 from outspan import models
 from outspan.config import Recipe
-from outspan.data.dataset import AnySamples, Data
+from outspan.data.dataset import Data
 from outspan.data.preprocess import make_preprocess
 from outspan.data.sets import hold_out, locate
-from outspan.data.splits import Split
+from outspan.data.splits import Samples, Split
 from outspan.files import absolute
-from outspan.messages import first_line
-from outspan.models.evaluating import evaluating
-from outspan.models.from_timm import PUBLISHED
+from outspan.models.from_timm import PUBLISHED_WEIGHTS
 from outspan.policies.files import file_and_function
 from outspan.policies.table import Policy, build_policy, check_noun, find_policy
-from outspan.training.graphs import Replayed
-from outspan.training.provenance import Provenance, describe_data, describe_setting
+from outspan.training.graphs import GraphModel
+from outspan.training.provenance import Provenance, describe_data, describe_environment
 from outspan.training.state import State, new_state
 from outspan.training.step import Learner
 from outspan.transforms.normalize import Preprocess
@@ -66,27 +63,28 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     """Build a run. A run that has begun no longer needs the weights file that it started from."""
     samples, validation = _hold_out(recipe, data)
     check_noun(recipe, samples.noun)  # before texts are tokenized, which takes time
-    models.check_noun(recipe.model, samples.noun)
+    models.check_takes(recipe.model, samples.noun)
     train, test = samples.prepared(recipe, train=True), data.test.prepared(recipe)
     validation = None if validation is None else validation.prepared(recipe)
-    graphs = options.graphs and options.device.type == "cuda" and not train.is_ragged
-    identity = describe_data(recipe, data, samples, train)
-    setting = describe_setting(options.device, compiled=options.compiled, deterministic=options.deterministic, graphs=graphs)
-    preprocess = make_preprocess(train.noun, identity.mean, identity.std, on_gpu=options.device.type == "cuda")
+    graphs = options.graphs and options.device.type == "cuda" and train.can_record_graphs
+    data_provenance = describe_data(recipe, data, samples, train)
+    environment = describe_environment(
+        options.device, compiled=options.compiled, deterministic=options.deterministic, graphs=graphs
+    )
+    preprocess = make_preprocess(train.noun, data_provenance.mean, data_provenance.std, on_gpu=options.device.type == "cuda")
     splits = Splits(train.to(options.device), test, validation, preprocess)
     start = replace(recipe, weights="") if has_begun else recipe
     state = new_state(start, train.shape, len(data.classes), options.device)
-    if not train.is_ragged:
-        _check_model_fits(recipe, state.model, train)
+    train.check_model(state.model, recipe.model, _smallest_part(recipe, len(train)))
     model: Any = torch.compile(state.model) if options.compiled else state.model
     learner = Learner(model, recipe.label_smoothing, graphs=graphs, parts=recipe.accumulate)
-    policy = build_policy(recipe, Replayed(model) if graphs else model, data, preprocess)
+    policy = build_policy(recipe, GraphModel(model) if graphs else model, data, preprocess)
     # Not the compiled model: compiling it for evaluation takes longer than it saves.
-    eval_model = Replayed(state.eval_model) if graphs else state.eval_model
-    return Setup(splits, state, policy, learner, eval_model, Provenance(recipe, identity, setting))
+    eval_model = GraphModel(state.eval_model) if graphs else state.eval_model
+    return Setup(splits, state, policy, learner, eval_model, Provenance(recipe, data_provenance, environment))
 
 
-def _hold_out(recipe: Recipe, data: Data) -> tuple[AnySamples, AnySamples | None]:
+def _hold_out(recipe: Recipe, data: Data) -> tuple[Samples, Samples | None]:
     """Return the training samples and the validation split: held out of train, or that of the data, or None."""
     train, validation = hold_out(data.train, recipe.validation, recipe.seed)
     if validation is not None and data.validation is not None:
@@ -104,9 +102,10 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
         model=models.locate(recipe.model),
         data=locate(recipe.data),
     )
-    if recipe.weights in ("", PUBLISHED):
+    if recipe.weights in ("", PUBLISHED_WEIGHTS):
         return recipe
-    return replace(recipe, weights=str(Path(recipe.weights).resolve()))  # even if it is gone: a run needs it only once
+    # The file may be missing when a run is resumed.
+    return replace(recipe, weights=str(Path(recipe.weights).resolve()))
 
 
 @contextmanager
@@ -124,27 +123,6 @@ def use_algorithms(*, deterministic: bool) -> Iterator[None]:
         cudnn.benchmark, cudnn.deterministic = before[:2]
         if deterministic:  # this call imports modules of torch, which fails if an interruption left torch half imported
             torch.use_deterministic_algorithms(before[2])
-
-
-def _check_model_fits(recipe: Recipe, model: nn.Module, split: Split) -> None:
-    """Refuse samples that the model does not take, and batches of one sample if it cannot normalize them."""
-    shape, device = split.shape, next(model.parameters()).device
-    size = " x ".join(map(str, shape))
-    try:
-        with evaluating(model):
-            model(torch.zeros(1, *shape, device=device))
-    except (RuntimeError, AssertionError, ValueError, IndexError) as error:
-        raise ValueError(f"model {recipe.model!r} does not take {split.noun} of {size} ({first_line(error)})") from None
-    if _smallest_part(recipe, len(split)) > 1:
-        return
-    try:
-        with torch.no_grad():
-            copy.deepcopy(model).train()(torch.zeros(1, *shape, device=device))  # a copy: its statistics would change
-    except ValueError:
-        raise ValueError(
-            f"the last batch of an epoch, or a part of it, has one sample, and {recipe.model!r} cannot normalize a single "
-            f"sample of {size}: use another batch, a smaller accumulate or larger {split.noun}"
-        ) from None
 
 
 def _smallest_part(recipe: Recipe, count: int) -> int:

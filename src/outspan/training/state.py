@@ -10,7 +10,7 @@ from outspan import models, rng
 from outspan.config import Recipe
 from outspan.training import checkpoint, compositions
 from outspan.training.averaging import Average
-from outspan.training.metadata import Metadata
+from outspan.training.metadata import StateMetadata
 
 
 @dataclass
@@ -22,8 +22,8 @@ class State:
     average: Average | None = None  # of the weights, if the recipe has `ema`
     step: int = 0
     seconds: float = 0.0  # of training, over all starts
-    losses: float = 0.0  # sum over the steps of this epoch
-    chosen: compositions.Counts = field(default_factory=dict)  # compositions chosen in this epoch
+    loss_sum: float = 0.0  # over the steps of this epoch
+    composition_counts: compositions.Counts = field(default_factory=dict)  # compositions chosen in this epoch
     metrics: list[dict[str, float]] = field(default_factory=list)  # one row per finished epoch
 
     @property
@@ -36,15 +36,22 @@ class State:
         """The model to evaluate: the average of the weights if there is one."""
         return self.average_model or self.model
 
-    def to_metadata(self) -> Metadata:
+    def to_metadata(self) -> StateMetadata:
         """Return what a checkpoint stores besides tensors."""
-        return {"seconds": self.seconds, "losses": self.losses, "chosen": self.chosen, "metrics": self.metrics}
+        return {
+            "seconds": self.seconds,
+            "losses": self.loss_sum,
+            "chosen": self.composition_counts,
+            "metrics": self.metrics,
+            "step": self.step,
+        }
 
-    def restore(self, tensors: Mapping[str, Tensor], metadata: Metadata) -> None:
-        """Continue from a checkpoint; tensors of another model are a ValueError."""
+    def restore(self, tensors: Mapping[str, Tensor], metadata: StateMetadata) -> None:
+        """Continue from a checkpoint. Tensors of another model raise a ValueError."""
         checkpoint.unpack(tensors, self.model, self.optimizer, self.average_model)
         self.step, self.seconds = metadata["step"], metadata["seconds"]
-        self.losses, self.chosen, self.metrics = metadata["losses"], metadata["chosen"], metadata["metrics"]
+        self.loss_sum, self.composition_counts = metadata["losses"], metadata["chosen"]
+        self.metrics = metadata["metrics"]
 
 
 def initial_model(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -1,16 +1,16 @@
 """One training step: forward and backward pass, gradient clipping, and the optimizer."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from outspan import rng
 from outspan.config import Recipe
-from outspan.policies.batch import Batch
 from outspan.policies.losses import smooth, soft_cross_entropy
-from outspan.training.graphs import Recorded
+from outspan.training.graphs import RecordedFunction
 from outspan.training.state import State
 
 
@@ -32,7 +32,7 @@ class Learner:
     ) -> None:
         self.model, self.label_smoothing, self.parts, self.forward = model, label_smoothing, parts, forward or model
         self.parameters = list(model.parameters())
-        self.recorded = Recorded(self._learn, lambda: [p.grad for p in self.parameters]) if graphs else None
+        self.recorded = RecordedFunction(self._learn, lambda: [p.grad for p in self.parameters]) if graphs else None
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
         if self.recorded is None:
@@ -51,7 +51,7 @@ class Learner:
     def _learn(self, inputs: Tensor, targets: Tensor) -> Tensor:
         targets = smooth(targets, self.label_smoothing)
         for parameter in self.parameters:
-            parameter.grad = None  # so that a recording writes its gradients and does not add to older ones
+            parameter.grad = None  # a recorded graph must write gradients, not accumulate them
         losses = []
         for part, part_targets in zip(inputs.chunk(self.parts), targets.chunk(self.parts), strict=True):
             part_losses = self._losses(part, part_targets)
@@ -61,34 +61,50 @@ class Learner:
 
     def _losses(self, inputs: Tensor, targets: Tensor) -> Tensor:
         device = inputs.device.type
-        # No cache: a cast that was cached before a recording would be replayed for ever.
+        # No cache: a cast cached before the recording would become stale.
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
             logits = self.forward(inputs)
         losses = soft_cross_entropy(logits.float().flatten(0, -2), targets.flatten(0, -2), reduction="none")
         return losses.view(targets.shape[:-1])
 
 
-def take_step(state: State, learner: Learner, recipe: Recipe, batch: Batch, lr: float) -> Tensor:
-    """Update the model on a batch and return the loss of each sample, [B]."""
-    set_lr(state.optimizer, lr)
+@runtime_checkable
+class TrainingBatch(Protocol):
+    """Inputs and soft targets: a `Batch` of one model, or the batches of several models, [models, B, ...]."""
+
+    @property
+    def inputs(self) -> Tensor: ...
+
+    @property
+    def targets(self) -> Tensor: ...
+
+
+def take_step(
+    state: State,
+    learner: Learner,
+    recipe: Recipe,
+    batch: TrainingBatch,
+    lr: float,
+    clip: Callable[[Iterable[Tensor], float], object] = nn.utils.clip_grad_norm_,
+) -> Tensor:
+    """Update the model on a batch and return the loss of each sample, [B] or [models, B].
+
+    `clip` limits the gradients of parameters. By default it limits the norm of all gradients together.
+    """
+    for group in state.optimizer.param_groups:
+        group["lr"] = lr
     _seed(rng.derive(recipe.seed, "model", state.step), batch.inputs.is_cuda)
     losses = learner(batch.inputs, batch.targets)
     if recipe.clip:
-        nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
+        clip(state.model.parameters(), recipe.clip)
     state.optimizer.step()
     if state.average is not None:
         state.average.update(state.step)
     return losses
 
 
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate of all parameters."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-
-
 def _seed(seed: int, on_gpu: bool) -> None:
-    """Seed the generators that dropout uses; torch.manual_seed would also look for all other devices, 0.1 ms per step."""
+    """Seed the generators that dropout uses. torch.manual_seed would also look for other devices, which takes 0.1 ms."""
     torch.default_generator.manual_seed(seed)
     if on_gpu:
         torch.cuda.manual_seed(seed)

@@ -5,10 +5,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from outspan.data.dataset import AnySamples, Data, count_copies
-from outspan.data.sets import has_test_only, hold_out, is_undivided, load_for, load_whole, noun_of
-from outspan.training.provenance import check_same_data
+from outspan.data.dataset import Data, count_copies
+from outspan.data.sets import check_data_holds, has_test_only, hold_out, is_undivided, load_for, load_whole
+from outspan.data.splits import Samples, Split
+from outspan.training.provenance import check_same_value
 from outspan.training.trained import Trained
+
+_MODEL = "the model of the run"
 
 
 class Part(str, Enum):
@@ -20,16 +23,17 @@ class Part(str, Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Tested:
+class EvaluationData:
     """The data that a run is tested on."""
 
     data: Data
+    split: Split  # the test split of `data` as the model reads it
     part: Part
     trained_on: int = 0  # how many of the tested samples the run was trained on
 
     def __str__(self) -> str:
         """Return a description of the data for messages."""
-        count, name = f"{len(self.data.test):,} {self.data.test.noun}", self.data.name
+        count, name = f"{len(self.split):,} {self.split.noun}", self.data.name
         if self.part == Part.SPLIT:
             return f"the test split of {name}, {count}"
         if self.part == Part.HELD_OUT:
@@ -38,29 +42,22 @@ class Tested:
         return f"all {count} of {name}{seen}"
 
 
-def load_tested(run: Trained, other: str = "", *, skip_bad: int = 0) -> Tested:
+def load_evaluation_data(run: Trained, other: str = "", *, skip_bad: int = 0) -> EvaluationData:
     """Return the test data of a run, which must not have changed, or `other` data of its shape and classes.
 
     Data without splits is used completely, but if the run was trained on it, only the part that the run held out.
     """
     data, part = _load_other(run, other, skip_bad) if other else _load_own(run, skip_bad)
-    _check_noun(run, data.name, data.test.noun)
+    check_data_holds(data.name, run.noun, _MODEL)
     trained_on = _count_trained_on(run, data.test) if part == Part.WHOLE else 0
-    prepared = replace(data, test=data.test.prepared(run.recipe))
-    now = {"shape": list(prepared.test.shape), "classes": list(data.classes)}
-    then = {"shape": list(run.shape), "classes": list(run.classes)}
-    if not other:
-        digest = data.test.digest if run.test_digest else None
-        check_same_data(now | {"test_digest": digest}, then | {"test_digest": run.test_digest}, run.folder)
-    for key in now:
-        if now[key] != then[key]:
-            raise ValueError(f"{other}: its {key} must be that of the run, {then[key]}, got {now[key]}")
-    return Tested(prepared, part, trained_on)
-
-
-def _check_noun(run: Trained, name: str, noun: str) -> None:
-    if noun != run.noun:
-        raise ValueError(f"{name}: the model of the run takes {run.noun}, got {noun}")
+    split = data.test.prepared(run.recipe)
+    for key, now, stored in (("shape", split.shape, run.shape), ("classes", data.classes, run.classes)):
+        if other and now != stored:
+            raise ValueError(f"{other}: its {key} must be that of the run, {list(stored)}, got {list(now)}")
+        check_same_value(key, list(now), list(stored), run.folder)
+    if not other and run.test_digest is not None:
+        check_same_value("test_digest", data.test.digest, run.test_digest, run.folder)
+    return EvaluationData(data, split, part, trained_on)
 
 
 def _load_own(run: Trained, skip_bad: int) -> tuple[Data, Part]:
@@ -74,7 +71,7 @@ def _load_own(run: Trained, skip_bad: int) -> tuple[Data, Part]:
 def _load_other(run: Trained, name: str, skip_bad: int) -> tuple[Data, Part]:
     """Return other data by its name or path, which may be that of the run."""
     if is_undivided(name) or has_test_only(name):
-        _check_noun(run, name, noun_of(name))
+        check_data_holds(name, run.noun, _MODEL)
         if is_undivided(name) and (divided := _load_divided(run, name, skip_bad)) is not None:
             return divided, Part.HELD_OUT
         part = Part.WHOLE if is_undivided(name) else Part.SPLIT
@@ -97,11 +94,11 @@ def _load_divided(run: Trained, name: str, skip_bad: int) -> Data | None:
         return data
     if (train.digest, data.test.digest) != (run.train_digest, run.test_digest):
         return None
-    # The digest of image files is one of their names: another folder may have the same.
-    return data if train.has_statistics(run.mean, run.std) else None
+    # The digest of image files depends only on their names and labels. Another folder may have the same ones.
+    return data if train.statistics() == (run.mean, run.std) else None
 
 
-def _count_trained_on(run: Trained, test: AnySamples) -> int:
+def _count_trained_on(run: Trained, test: Samples) -> int:
     """Return how many of the tested samples the run was trained on, if its data is still there."""
     path = Path(run.recipe.data)
     if path.is_absolute() and not path.exists():

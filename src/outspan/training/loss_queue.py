@@ -1,4 +1,4 @@
-"""Results of steps that are not read from the device yet."""
+"""The losses of steps, which are read from the device several at once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class Outcome:
     candidate_losses: Tensor | None = None  # [samples, candidates]
 
 
-class Pending:
-    """Collects outcomes and reads several at once, so that no step waits for the device.
+class LossQueue:
+    """Collects the outcomes of steps and reads several at once, so that no step waits for the device.
 
     `on_read` is called with each outcome and its loss as a number, or one number per model. It returns the loss to show.
     """

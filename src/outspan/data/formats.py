@@ -1,0 +1,61 @@
+"""The formats of data at a path, `FORMATS`: texts, an .npz file of images, and a folder of images."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from outspan.data import folders, published, tables
+from outspan.data.dataset import Data, ReadOptions
+from outspan.data.image_files import Files
+from outspan.data.splits import Samples
+from outspan.text.documents import Documents
+
+
+@dataclass(frozen=True)
+class PathFormat:
+    """How data of a format is recognized and read."""
+
+    noun: str
+    matches: Callable[[Path], bool]
+    read: Callable[[str, Path, ReadOptions], Data]  # the first argument is the name of the data
+    is_undivided: Callable[[Path], bool] = lambda path: False  # whether it has no test split of its own
+    has_test_only: Callable[[Path], bool] = lambda path: False  # whether it has no training split
+    # All samples of undivided data, or those of the only split. The classes are those of a run.
+    read_whole: Callable[[Path, tuple[str, ...], ReadOptions], Samples] | None = None
+
+
+def _is_text(path: Path) -> bool:
+    """Return whether a path holds texts. Class folders with images are images, whatever other files they have."""
+    return not folders.has_images(path) and tables.is_text(path)
+
+
+def _read_texts(name: str, path: Path, options: ReadOptions) -> Data:
+    return Data(name, *tables.read_documents(path, text=options.text_column, label=options.label_column))
+
+
+def _read_whole_table(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Documents:
+    return tables.read_table(path, classes, text=options.text_column, label=options.label_column)
+
+
+def _read_whole_folder(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:
+    return Files(*folders.list_whole(path, classes), options.size, skip_bad=options.skip_bad)
+
+
+# The first format that matches a path is used.
+FORMATS = (
+    PathFormat("texts", _is_text, _read_texts, is_undivided=Path.is_file, read_whole=_read_whole_table),
+    PathFormat("images", lambda path: path.suffix == ".npz", lambda name, path, options: published.read_arrays(name, path)),
+    PathFormat(
+        "images",
+        Path.is_dir,
+        published.read_folder,
+        is_undivided=folders.is_undivided,
+        has_test_only=lambda path: not (path / "train").is_dir(),
+        read_whole=_read_whole_folder,
+    ),
+)
+
+
+def find_format(path: Path) -> PathFormat | None:
+    """Return the format of data at a path, or None if there is no such data."""
+    return next((path_format for path_format in FORMATS if path_format.matches(path)), None)

@@ -1,0 +1,113 @@
+"""The class probabilities that a trained model predicts for inputs without labels."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from outspan.config import Recipe
+from outspan.data.inputs import list_files, make_inputs, read_files
+from outspan.data.splits import Split
+from outspan.models.evaluating import on_device
+from outspan.shapes import Float32, describe
+from outspan.training.logits import compute_logits
+from outspan.transforms.normalize import Preprocess
+
+_FILES_AT_ONCE = 256  # read before their classes are computed
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """The class probabilities of inputs."""
+
+    probabilities: Float32[Tensor, "N classes"]
+    class_names: tuple[str, ...]
+    files: tuple[Path, ...] = ()  # the file of each row, if the inputs are files
+
+    def __len__(self) -> int:
+        """Return the number of inputs."""
+        return len(self.probabilities)
+
+    @property
+    def classes(self) -> list[str]:
+        """The most likely class of each input."""
+        return [self.class_names[i] for i in self.probabilities.argmax(1).tolist()]
+
+    def top(self, count: int) -> list[dict[str, float]]:
+        """Return the `count` most likely classes of each input with their probabilities, the most likely first."""
+        if count < 1:
+            raise ValueError(f"count must be at least 1, got {count}")
+        best = self.probabilities.topk(min(count, len(self.class_names)))
+        rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [{self.class_names[i]: value for i, value in zip(*row, strict=True)} for row in rows]
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """What is needed to predict: a model, and what its inputs and outputs are. See `Trained`."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def preprocess(self) -> Preprocess: ...
+
+    @property
+    def recipe(self) -> Recipe: ...
+
+    @property
+    def noun(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+
+def predict_inputs(
+    run: Predictor,
+    inputs: Any,
+    device: torch.device,
+    *,
+    on_error: Callable[[ValueError], object] | None = None,
+    on_batch: Callable[[Predicted], object] = lambda predicted: None,
+) -> Predicted:
+    """Return the class probabilities of inputs; see `outspan.predict`."""
+    parts = []
+    with on_device(run.model, device) as model:
+        for split, files in _read(run, inputs, on_error or _raise):
+            probabilities = compute_logits(model, split, run.preprocess, device).softmax(1)
+            parts.append(Predicted(probabilities, run.classes, files))
+            on_batch(parts[-1])
+    if not parts:
+        return Predicted(torch.zeros(0, len(run.classes)), run.classes)
+    files = tuple(path for part in parts for path in part.files)
+    return Predicted(torch.cat([part.probabilities for part in parts]), run.classes, files)
+
+
+def _read(run: Predictor, inputs: Any, on_error: Callable[[ValueError], object]) -> Iterator[tuple[Split, tuple[Path, ...]]]:
+    """Return the inputs as splits, each with its files."""
+    split = make_inputs(inputs, run.noun, run.shape, run.recipe)
+    if split is not None:
+        yield split, ()
+        return
+    files = list_files(_as_paths(inputs, run.noun), run.noun)
+    for start in range(0, len(files), _FILES_AT_ONCE):
+        readable, split = read_files(files[start : start + _FILES_AT_ONCE], run.noun, run.shape, run.recipe, on_error)
+        if split is not None:
+            yield split, tuple(readable)
+
+
+def _as_paths(inputs: Any, noun: str) -> list[Path]:
+    paths = list(inputs) if isinstance(inputs, Iterable) and not isinstance(inputs, str) else [inputs]
+    if not all(isinstance(path, str | Path) for path in paths):
+        raise ValueError(f"inputs must be paths, or one batch of {noun}, got {describe(inputs)}")
+    return [Path(path) for path in paths]
+
+
+def _raise(error: ValueError) -> None:
+    raise error

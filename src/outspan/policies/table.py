@@ -177,7 +177,7 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Prepr
     check_recipe(recipe)
     check_noun(recipe, data.train.noun)
     benchmark = "imagenet-cropped" if recipe.crop == "resized" else _BENCHMARKS.get(data.name, "cifar")
-    epoch_steps = -(-(len(data.train) - recipe.validation) // recipe.batch)
+    epoch_steps = recipe.steps_per_epoch(len(data.train) - recipe.validation)
     context = Context(recipe, model, preprocess, len(data.classes), benchmark, data.train.shape, epoch_steps)
     return POLICIES[recipe.policy].build(context)
 

@@ -264,7 +264,7 @@ def read_cache(path: Path, head: Mapping[str, str] | None = None) -> dict[str, s
     return translations
 
 
-def _append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def _append(path: Path, rows: Iterable[Mapping[str, str | None]]) -> None:
     with open(path, "a", encoding="utf-8") as file:
         file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         file.flush()

@@ -1,6 +1,6 @@
 """Pretrained text classifiers of transformers. Weights must be safetensors, and remote code never runs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
             ignore_mismatched_sizes=True, output_loading_info=True,  # a head for other classes is replaced
         ),
     )  # fmt: skip
-    _check_weights(name, model, loaded)
+    _check_weights(name, model, {*loaded["missing_keys"], *(key for key, *_ in loaded["mismatched_keys"])})
     classifier = Classifier(model.eval(), config.pad_token_id)
     try:
         tokens = torch.full((2, length), int(config.pad_token_id == 0))
@@ -61,10 +61,13 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
     return classifier
 
 
-def _check_weights(name: str, model: Any, loaded: Mapping[str, Any]) -> None:
-    """Refuse the weights of another model: only the head and a pooler may be initialized at random."""
+def _check_weights(name: str, model: Any, not_loaded: Set[str]) -> None:
+    """Refuse the weights of another model: only the head and a pooler may be initialized at random.
+
+    `not_loaded` are the names of the tensors that the weights do not have, or have in another shape.
+    """
     body = [key for key in model.state_dict() if key.startswith(f"{model.base_model_prefix}.")]
-    absent = {*loaded["missing_keys"], *(key for key, *_ in loaded["mismatched_keys"])} & {*body}
+    absent = not_loaded & {*body}
     if len(absent) > len(body) // 10:
         raise ValueError(
             f"model {shown(name)}: its weights fit {len(body) - len(absent)} of {len(body)} tensors: another model's?"

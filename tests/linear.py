@@ -1,7 +1,13 @@
 """Random data for the tests of the theory, with more, fewer and as many samples as dimensions."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from outspan import rng
+from outspan.shapes import Float64
 from outspan.theory.bounds import Setting
+from outspan.theory.generate import orthonormal
 from outspan.theory.ridge import Error, ridge_error
 from outspan.theory.rows import Rows
 
@@ -25,3 +31,16 @@ def ridge_decrease(s: Setting, added: Rows, fixed_penalty: bool) -> Error:
     return ridge_error(s.X, s.beta, s.lam, s.sigma) - ridge_error(
         s.X, s.beta, s.lam, s.sigma, added=added, fixed_penalty=fixed_penalty
     )
+
+
+def with_spectrum(
+    singular: Float64[np.ndarray, " r"], n: int, p: int, rng: np.random.Generator, *, spikes: Sequence[np.ndarray] = ()
+) -> Float64[np.ndarray, "n p"]:
+    """Return a random [n, p] matrix with these singular values, the first of them along the orthonormal `spikes`."""
+    r = len(singular)
+    if not len(spikes) <= r <= min(n, p):
+        raise ValueError(
+            f"{len(spikes)} spikes and shape [{n}, {p}] need {len(spikes)} to {min(n, p)} singular values, got {r}"
+        )
+    V = np.column_stack([*spikes, orthonormal(p, r - len(spikes), rng, beside=spikes)])
+    return (orthonormal(n, r, rng) * singular) @ V.T

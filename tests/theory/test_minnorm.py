@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from linear import any_rows, setting
+from linear import any_rows, setting, with_spectrum
 from outspan import rng
-from outspan.theory.generate import with_spectrum
 from outspan.theory.minnorm import minnorm_error, minnorm_estimate, pinv_update, rank, smallest_singular
 from outspan.theory.rows import Rows
 

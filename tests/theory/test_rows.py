@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from linear import setting
+from linear import setting, with_spectrum
 from outspan import rng
-from outspan.theory.generate import flip, projection, rotation, with_spectrum
+from outspan.theory.generate import flip, projection, rotation
 from outspan.theory.rows import Rows, is_label_invariant, join, mixed, projected, summed, transformed
 
 

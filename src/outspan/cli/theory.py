@@ -13,7 +13,7 @@ from outspan.files import write_json, write_whole
 
 if TYPE_CHECKING:
     from outspan.theory import Ranking
-    from outspan.theory.counterexample import Counterexamples
+    from outspan.theory.counterexample import CounterexampleReport
     from outspan.theory.verification import Row
 
 app = typer.Typer(
@@ -88,7 +88,7 @@ def counterexample_command(
         _print_counterexamples(cases)
 
 
-def _print_counterexamples(cases: "Counterexamples") -> None:
+def _print_counterexamples(cases: "CounterexampleReport") -> None:
     smallest = cases.smallest
     echo_lines(
         f"""Theorem 1, equation 1, in the smallest possible case:

@@ -16,7 +16,7 @@ import numpy as np
 
 from outspan.shapes import Float64
 from outspan.theory.minnorm import smallest_singular
-from outspan.theory.rows import Rows, check, is_label_invariant, join, projected, summed, transformed
+from outspan.theory.rows import Rows, check_model, is_label_invariant, join, projected, summed, transformed
 
 Claim = Literal["≥", "=", "→"]  # a lower bound, an equality, an equality in the limit of many samples
 
@@ -31,7 +31,7 @@ class Setting:
     sigma: float
 
     def __post_init__(self) -> None:
-        check(self.X, self.beta, self.sigma)
+        check_model(self.X, self.beta, self.sigma)
         if not 0 < self.lam < np.inf:
             raise ValueError(f"lam must be above 0 for ridge regression, got {self.lam}")
 

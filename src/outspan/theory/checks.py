@@ -66,7 +66,7 @@ class Case:
         return f"fails by {percent:{',.0f' if percent >= 100 else '.3g'}} %"
 
 
-def case(result: str, name: str, *checks: Check) -> Case:
+def make_case(result: str, name: str, *checks: Check) -> Case:
     """Return a case of its checks."""
     return Case(result, name, checks)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from outspan import rng
 from outspan.theory import bounds, simulate
-from outspan.theory.checks import Case, Check, case, ridge_check
+from outspan.theory.checks import Case, Check, make_case, ridge_check
 from outspan.theory.examples import plain, spiked, swap
 from outspan.theory.generate import flip, projection, rotation
 from outspan.theory.ridge import ridge_error
@@ -41,12 +41,12 @@ def _theorem_1(seed: int) -> list[Case]:
 
     variance = ridge_check(s, bounds.lemma_1_variance(s, F, 0), rows, fixed_penalty=False, part="variance")
     return [
-        case("Theorem 1, eq. 1", "flip, (n+1)λ", total(s, False)),
-        case("Theorem 1, eq. 1", "flip, nλ held", total(s, True)),
-        case("Theorem 1, eq. 1", "flip, nλ held, σ = 0.0001", total(quiet, True)),
-        case("Lemma 1, bias", "flip, (n+1)λ", bias(False)),
-        case("Lemma 1, bias", "flip, nλ held", bias(True)),
-        case("Lemma 1, variance", "flip, (n+1)λ", variance),
+        make_case("Theorem 1, eq. 1", "flip, (n+1)λ", total(s, False)),
+        make_case("Theorem 1, eq. 1", "flip, nλ held", total(s, True)),
+        make_case("Theorem 1, eq. 1", "flip, nλ held, σ = 0.0001", total(quiet, True)),
+        make_case("Lemma 1, bias", "flip, (n+1)λ", bias(False)),
+        make_case("Lemma 1, bias", "flip, nλ held", bias(True)),
+        make_case("Lemma 1, variance", "flip, (n+1)λ", variance),
     ]
 
 
@@ -58,9 +58,9 @@ def _theorem_1_rate(seed: int) -> list[Case]:
         return ridge_check(s, statement, rows, fixed_penalty=fixed_penalty)
 
     return [
-        case("Theorem 1, eq. 2", "no spike, (n+1)λ", *(check(n, 0.0, 1.0, False) for n in _SIZES)),
-        case("Theorem 1, eq. 2", "spike, (n+1)λ", *(check(n, 1.0, 0.2, False) for n in _SIZES)),
-        case("Theorem 1, eq. 2", "spike, nλ held", *(check(n, 1.0, 0.2, True) for n in _SIZES)),
+        make_case("Theorem 1, eq. 2", "no spike, (n+1)λ", *(check(n, 0.0, 1.0, False) for n in _SIZES)),
+        make_case("Theorem 1, eq. 2", "spike, (n+1)λ", *(check(n, 1.0, 0.2, False) for n in _SIZES)),
+        make_case("Theorem 1, eq. 2", "spike, nλ held", *(check(n, 1.0, 0.2, True) for n in _SIZES)),
     ]
 
 
@@ -77,7 +77,7 @@ def _uniform_sampling(seed: int) -> list[Case]:
         return Check(statement, exact, lambda draws, g: simulate.one_of(samples, draws, g))
 
     return [
-        case("Corollary, uniform sampling", name, *(check(n, fixed_penalty) for n in _SIZES))
+        make_case("Corollary, uniform sampling", name, *(check(n, fixed_penalty) for n in _SIZES))
         for name, fixed_penalty in (("spike, (n+1)λ", False), ("spike, nλ held", True))
     ]
 
@@ -96,8 +96,8 @@ def _compositions(seed: int) -> list[Case]:
         return Check(statement, change, lambda draws, g: simulate.decrease(s, maps[0], maps[1], draws, g))
 
     return [
-        case("Corollary, additive composition", "spike, (n+1)λ", *(check(n, "additive") for n in _SIZES)),
-        case("Corollary, multiplicative composition", "spike, (n+1)λ", *(check(n, "multiplicative") for n in _SIZES)),
+        make_case("Corollary, additive composition", "spike, (n+1)λ", *(check(n, "additive") for n in _SIZES)),
+        make_case("Corollary, multiplicative composition", "spike, (n+1)λ", *(check(n, "multiplicative") for n in _SIZES)),
     ]
 
 
@@ -112,6 +112,6 @@ def _several_points(seed: int) -> list[Case]:
         return ridge_check(s, statement, rows, fixed_penalty=fixed_penalty)
 
     return [
-        case("Corollary, several points", "20 points, (n+t)λ", check(False)),
-        case("Corollary, several points", "20 points, nλ held", check(True)),
+        make_case("Corollary, several points", "20 points, (n+t)λ", check(False)),
+        make_case("Corollary, several points", "20 points, nλ held", check(True)),
     ]

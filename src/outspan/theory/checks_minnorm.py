@@ -5,7 +5,7 @@ import numpy as np
 from outspan import rng
 from outspan.theory import minnorm_bounds, simulate
 from outspan.theory.bounds import Setting, Statement
-from outspan.theory.checks import Case, Check, case, minnorm_check
+from outspan.theory.checks import Case, Check, make_case, minnorm_check
 from outspan.theory.examples import plain
 from outspan.theory.generate import orthonormal, projection
 from outspan.theory.minnorm import minnorm_error, pinv_update
@@ -37,13 +37,13 @@ def minnorm_cases(seed: int) -> list[Case]:
     invariant_variance = minnorm_check(noisy, minnorm_bounds.minnorm_invariant_variance(noisy, F, 0), rows, "variance")
     mixup_bias = minnorm_check(s, minnorm_bounds.proposition_bias(), mixed(s.X, 0, 1, 0.3), "bias")
     return [
-        case("Min. norm, bias", "n < p", Check(minnorm_bounds.minnorm_bias(s), error.bias, bias_squares)),
-        case("Min. norm, variance", "n < p", Check(minnorm_bounds.minnorm_variance(s), error.variance, noise_squares)),
-        case("Min. norm, invariant, bias", "n < p", invariant_bias),
-        case("Min. norm, invariant, variance", "n < p", invariant_variance),
-        case("Proposition, a) bias", "n < p", mixup_bias),
-        case("Proposition, b) variance", "n < p", *(increase(n, 2 * n) for n in (20, 80))),
-        case("Proposition, b) variance", "n > p", *(increase(n, 10) for n in (100, 400))),
+        make_case("Min. norm, bias", "n < p", Check(minnorm_bounds.minnorm_bias(s), error.bias, bias_squares)),
+        make_case("Min. norm, variance", "n < p", Check(minnorm_bounds.minnorm_variance(s), error.variance, noise_squares)),
+        make_case("Min. norm, invariant, bias", "n < p", invariant_bias),
+        make_case("Min. norm, invariant, variance", "n < p", invariant_variance),
+        make_case("Proposition, a) bias", "n < p", mixup_bias),
+        make_case("Proposition, b) variance", "n < p", *(increase(n, 2 * n) for n in (20, 80))),
+        make_case("Proposition, b) variance", "n > p", *(increase(n, 10) for n in (100, 400))),
     ]
 
 
@@ -51,7 +51,7 @@ def update_cases(seed: int) -> list[Case]:
     """Return the cases of the formulas for rank-one updates: the trace of the updated inverse, and of a new inverse."""
     g = rng.generator(seed, "theory", "tools")
     A, u, v = g.standard_normal((6, 6)) + 4 * np.eye(6), g.standard_normal(6), g.standard_normal(6)
-    cases = [case("Sherman-Morrison", "A not symmetric", _inverse_check(A, u, v))]
+    cases = [make_case("Sherman-Morrison", "A not symmetric", _inverse_check(A, u, v))]
     B = g.standard_normal((6, 3))
     symmetric, general = B @ B.T, B @ g.standard_normal((3, 6))
     for name, matrix, vector in (
@@ -59,7 +59,7 @@ def update_cases(seed: int) -> list[Case]:
         ("in the span", symmetric, symmetric @ u),
         ("X not symmetric", general, u),
     ):
-        cases.append(case("Pseudo-inverse update", name, _pseudo_inverse_check(matrix, vector)))
+        cases.append(make_case("Pseudo-inverse update", name, _pseudo_inverse_check(matrix, vector)))
     return cases
 
 

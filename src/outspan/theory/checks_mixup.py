@@ -7,7 +7,7 @@ import numpy as np
 from outspan import rng
 from outspan.theory import mixup, simulate
 from outspan.theory.bounds import Setting, Statement
-from outspan.theory.checks import Case, Check, case, ridge_check
+from outspan.theory.checks import Case, Check, make_case, ridge_check
 from outspan.theory.examples import line, wide_centred
 from outspan.theory.generate import centred
 from outspan.theory.rows import mixed
@@ -23,13 +23,13 @@ def mixup_cases(seed: int) -> list[Case]:
     wide = wide_centred(seed)
     return [
         *_second_moment(X),
-        case("Mixup, the constant c", "Beta(0.4, 0.7)", _constant(0.4, 0.7)),
-        case("Theorem 2", "γ = 1.05", _theorem_2(s, 1.05)),
-        case("Theorem 2", "±3 on a line", _theorem_2(line(40, sigma=0.005), 3.0)),
-        case("Theorem 2", "σ = 1", _theorem_2(noisy, 1.05)),
-        case("Lemma 2, bias", "the worst pair, α = 0.3", _worst_pair(wide, mixup.lemma_2_bias, "bias")),
-        case("Lemma 2, variance", "the worst pair, α = 0.3", _worst_pair(wide, mixup.lemma_2_variance, "variance")),
-        case("Lemma 2, noise", "α = 0.3", _noise(s)),
+        make_case("Mixup, the constant c", "Beta(0.4, 0.7)", _constant(0.4, 0.7)),
+        make_case("Theorem 2", "γ = 1.05", _theorem_2(s, 1.05)),
+        make_case("Theorem 2", "±3 on a line", _theorem_2(line(40, sigma=0.005), 3.0)),
+        make_case("Theorem 2", "σ = 1", _theorem_2(noisy, 1.05)),
+        make_case("Lemma 2, bias", "the worst pair, α = 0.3", _worst_pair(wide, mixup.lemma_2_bias, "bias")),
+        make_case("Lemma 2, variance", "the worst pair, α = 0.3", _worst_pair(wide, mixup.lemma_2_variance, "variance")),
+        make_case("Lemma 2, noise", "α = 0.3", _noise(s)),
     ]
 
 
@@ -49,8 +49,8 @@ def _second_moment(X: np.ndarray) -> list[Case]:
         return Check(statement, float(exact), lambda draws, g: sample(draws, g, replacement=replacement))
 
     return [
-        case("Mixup, second moment", "independent partners", check(squares.mean(), True)),
-        case("Mixup, second moment", "distinct partners", check(distinct, False)),
+        make_case("Mixup, second moment", "independent partners", check(squares.mean(), True)),
+        make_case("Mixup, second moment", "distinct partners", check(distinct, False)),
     ]
 
 

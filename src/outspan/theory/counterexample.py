@@ -24,16 +24,16 @@ class Counterexample:
 
 
 @dataclass(frozen=True)
-class Counterexamples:
+class CounterexampleReport:
     """The counterexample to equation 1, and those to equation 2 for several n."""
 
     smallest: Counterexample
     spike: tuple[Counterexample, ...]
 
 
-def counterexamples() -> Counterexamples:
+def counterexamples() -> CounterexampleReport:
     """Return the smallest counterexample to equation 1, and those to equation 2 at n = 10, 40 and 160."""
-    return Counterexamples(smallest(), tuple(spike(n) for n in (10, 40, 160)))
+    return CounterexampleReport(smallest(), tuple(spike(n) for n in (10, 40, 160)))
 
 
 def smallest() -> Counterexample:

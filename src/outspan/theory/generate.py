@@ -33,19 +33,6 @@ def projection(beta: Float64[np.ndarray, " p"], k: int, rng: np.random.Generator
     return np.eye(len(beta)) - Q @ Q.T
 
 
-def with_spectrum(
-    singular: Float64[np.ndarray, " r"], n: int, p: int, rng: np.random.Generator, *, spikes: Sequence[np.ndarray] = ()
-) -> Float64[np.ndarray, "n p"]:
-    """Return a random [n, p] matrix with these singular values, the first of them along the orthonormal `spikes`."""
-    r = len(singular)
-    if not len(spikes) <= r <= min(n, p):
-        raise ValueError(
-            f"{len(spikes)} spikes and shape [{n}, {p}] need {len(spikes)} to {min(n, p)} singular values, got {r}"
-        )
-    V = np.column_stack([*spikes, orthonormal(p, r - len(spikes), rng, beside=spikes)])
-    return (orthonormal(n, r, rng) * singular) @ V.T
-
-
 def centred(n: int, p: int, norm: float, rng: np.random.Generator) -> Float64[np.ndarray, "n p"]:
     """Return n rows of equal norm that add up to 0: random directions, each with its opposite."""
     if n < 2 or n % 2:

@@ -4,7 +4,7 @@ import numpy as np
 
 from outspan.shapes import Float64
 from outspan.theory.ridge import Error
-from outspan.theory.rows import Rows, check, finite
+from outspan.theory.rows import Rows, check_model, finite
 
 
 def minnorm_estimate(X: Float64[np.ndarray, "n p"], Y: Float64[np.ndarray, " n"]) -> Float64[np.ndarray, " p"]:
@@ -23,7 +23,7 @@ def minnorm_error(
 
     The bias is |E[b] - beta|^2 and the variance E|b - E[b]|^2. Rows `added` to X have the labels weights @ Y.
     """
-    check(X, beta, sigma, added)
+    check_model(X, beta, sigma, added)
     A = X if added is None else np.concatenate([X, added.x])
     U, s, V = _svd(A)
     labels = U[: len(X)].T

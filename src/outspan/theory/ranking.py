@@ -171,7 +171,7 @@ def spearman(a: Float64[np.ndarray, " k"], b: Float64[np.ndarray, " k"]) -> floa
 
 def _fit_model(data: Data, samples: int | None, features: int, seed: int) -> _Model:
     """Fit beta and lam on the train split; the first `samples` images of the fit are X."""
-    embed = _embedding(data, features, seed)
+    embed = _build_embedding(data, features, seed)
     order = torch.from_numpy(rng.generator(seed, "theory", "rank").permutation(len(data.train)))
     count = min(_VALIDATION, max(1, len(order) // 5))
     validation_rows, fit_rows = order[:count], order[count:][:_FIT]
@@ -209,7 +209,7 @@ def _predict_rows(model: _Model, moved: Float64[np.ndarray, "n p"]) -> Float64[n
     return np.array([square.mean(), *by_class])
 
 
-def _embedding(data: Data, features: int, seed: int) -> _Embedding:
+def _build_embedding(data: Data, features: int, seed: int) -> _Embedding:
     """Return the map from pixels to rows of X: the identity, or random features max(0, Wx + b) / sqrt(features)."""
     p = math.prod(data.train.shape)
     if features < 0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from outspan.shapes import Float64
-from outspan.theory.rows import Rows, check, finite
+from outspan.theory.rows import Rows, check_model, finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def ridge_error(
     Y = X beta + noise of standard deviation sigma. The bias is |E[b] - beta|^2, the variance E|b - E[b]|^2. With k rows
     `added`, whose labels are weights @ Y, the penalty is n lam, or (n + k) lam if `fixed_penalty` is false.
     """
-    check(X, beta, sigma, added)
+    check_model(X, beta, sigma, added)
     _check_lam(lam)
     n, p = X.shape
     k = 0 if added is None else len(added.x)

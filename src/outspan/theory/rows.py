@@ -55,7 +55,7 @@ def projected(X: Float64[np.ndarray, "n p"], rows: Rows) -> Rows:
 
     The paper prints diag((X^T)^+ x) Y, which is not a number.
     """
-    _fit(X, rows)
+    _check_rows(X, rows)
     A, L, P = X, np.eye(len(X)), np.linalg.pinv(X.T)
     for x, weights in zip(rows.x, rows.weights, strict=True):
         inside = P @ x
@@ -90,7 +90,9 @@ def finite(name: str, values: Float64[np.ndarray, "..."]) -> None:
         raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
 
 
-def check(X: Float64[np.ndarray, "n p"], beta: Float64[np.ndarray, " p"], sigma: float, added: Rows | None = None) -> None:
+def check_model(
+    X: Float64[np.ndarray, "n p"], beta: Float64[np.ndarray, " p"], sigma: float, added: Rows | None = None
+) -> None:
     """Raise a ValueError if shapes do not match, a value is not finite, or sigma is negative."""
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must be a matrix with at least one row and one column, got shape {list(X.shape)}")
@@ -103,10 +105,10 @@ def check(X: Float64[np.ndarray, "n p"], beta: Float64[np.ndarray, " p"], sigma:
     if not 0 <= sigma < np.inf:
         raise ValueError(f"sigma must be at least 0, got {sigma}")
     if added is not None:
-        _fit(X, added)
+        _check_rows(X, added)
 
 
-def _fit(X: Float64[np.ndarray, "n p"], rows: Rows) -> None:
+def _check_rows(X: Float64[np.ndarray, "n p"], rows: Rows) -> None:
     if rows.x.shape[1] != X.shape[1] or rows.weights.shape[1] != len(X):
         expected, got = [X.shape[1], len(X)], [rows.x.shape[1], rows.weights.shape[1]]
         raise ValueError(f"added rows and their weights must have {expected} columns for X of shape {list(X.shape)}, got {got}")

@@ -8,9 +8,12 @@ import outspan
 ROOT = Path(outspan.__file__).parent
 ALLOWED = 8
 _CLASSES = {"InMemory", "Files", "Documents", "Encoded", "Passages", "PadTokens"}
-_FLAGS = {"is_ragged", "is_croppable"}
+_FLAGS = {"is_croppable"}  # attributes that differ between images and texts
+_PATH_TESTS = {"is_text", "is_table", "has_images"}  # functions that tell from a path whether it holds images or texts
 _NOUNS = {"images", "texts"}
 _AXES = {1, 2, 3}  # of a text [T] and of an image [C, H, W]; a batch of images has 4
+_PER_CHANNEL = {"mean", "std"}  # these have 1 or 3 values, one per channel
+_EDGES = ("data/", "text/", "models/", "shapes.py")  # where files are read, inputs are checked and defaults are chosen
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -39,8 +42,35 @@ def _compares_data(node: ast.Compare) -> bool:
         return True
     if any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops) and any(map(_is_noun, sides)):
         return True
+    is_member = isinstance(node.ops[0], ast.In | ast.NotIn)
+    if is_member and _is_noun(node.left) and isinstance(sides[1], ast.Name):  # a table that lacks a noun
+        return True
     lengths = [side for side in sides if isinstance(side, ast.Call) and _names(side.func) == {"len"}]
-    return any("shape" in _names(side) for side in lengths) and any(_literals(side) & _AXES for side in sides)
+    if is_member and {1, 3} <= _literals(sides[1]) and any(not _names(side) & _PER_CHANNEL for side in lengths):
+        return True
+    of_shapes = any("shape" in _names(side) for side in lengths)
+    return of_shapes and (is_member or any(_literals(side) & _AXES for side in sides))
+
+
+def _conditions(node: ast.AST) -> list[ast.expr]:
+    """Return the expressions of a node whose truth is tested."""
+    if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+        return [node.test]
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return [node.operand]
+    return node.ifs if isinstance(node, ast.comprehension) else []
+
+
+def _tests_data(condition: ast.expr) -> bool:
+    """Return whether a condition is the shape itself, which is empty for texts, or the answer of a test of a path."""
+    if isinstance(condition, ast.Call):
+        called = condition.func.attr if isinstance(condition.func, ast.Attribute) else getattr(condition.func, "id", "")
+        return called.lstrip("_").replace("holds", "is") in _PATH_TESTS
+    return (
+        isinstance(condition, ast.Attribute | ast.Name) and getattr(condition, "attr", getattr(condition, "id", "")) == "shape"
+    )
 
 
 def branches(source: str) -> list[int]:
@@ -51,12 +81,16 @@ def branches(source: str) -> list[int]:
         is_flag = isinstance(node, ast.Attribute) and node.attr in _FLAGS and isinstance(node.ctx, ast.Load)
         if is_check or is_flag or (isinstance(node, ast.Compare) and _compares_data(node)):
             lines.append(node.lineno)  # pyright: ignore[reportAttributeAccessIssue]
-    return sorted(lines)
+        lines += [condition.lineno for condition in _conditions(node) if _tests_data(condition)]
+    return sorted(set(lines))
 
 
 def test_few_branches_depend_on_the_type_of_data():
-    places = [f"{path.relative_to(ROOT)}:{line}" for path in sorted(ROOT.rglob("*.py")) for line in branches(path.read_text())]
+    files = sorted(ROOT.rglob("*.py"))
+    places = [f"{path.relative_to(ROOT).as_posix()}:{line}" for path in files for line in branches(path.read_text())]
     assert len(places) <= ALLOWED, f"{len(places)} branches on the type of data: {', '.join(places)}"
+    inside = [place for place in places if not place.startswith(_EDGES)]
+    assert not inside, f"branches on the type of data that neither read files nor choose defaults: {', '.join(inside)}"
 
 
 def test_such_a_branch_is_seen():
@@ -68,10 +102,19 @@ def test_such_a_branch_is_seen():
         "a if noun_of(name) == other else b",
         "if kind == 'texts': pass",
         "if kind in ('images', 'other'): pass",
-        "graphs = fast and not split.is_ragged",
         "if data.train.is_croppable: pass",
         "len(run.shape) == 3",
         "if len(shape) > 1: pass",
+        "if len(shape) not in _SAMPLE_TYPES: pass",
+        "fits = is_list(value) and len(value) in (1, 3)",
+        "if self.train.shape and other: pass",
+        "a = b if split.shape else c",
+        "if not shape: pass",
+        "if noun in _MODELS and new: pass",
+        "if _holds_text(path): pass",
+        "a = 'texts' if name and _holds_text(Path(name)) else 'images'",
+        "if tables.is_table(path): pass",
+        "x = not folders.has_images(path)",
     ):
         assert branches(f"\n{line}\n") == [2], line
 
@@ -83,6 +126,10 @@ def test_tables_and_messages_are_no_branches():
         "if noun_of(data) not in policy.nouns: pass",
         "isinstance(value, str)",
         "if len(shape) != 4: pass",
-        "class Files:\n    is_ragged = False",
+        "class Files:\n    is_croppable = False",
+        "PathFormat(tables.is_text, read_texts)",
+        "if len(names) not in (0, 1): pass",
+        "if len(self.mean) not in (1, 3): pass",
+        "if split.shape != self.train.shape: pass",
     ):
         assert branches(line) == [], line

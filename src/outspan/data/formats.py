@@ -1,7 +1,7 @@
 """The formats of data at a path, `FORMATS`: texts, an .npz file of images, and a folder of images."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from outspan.data import folders, published, tables
@@ -24,11 +24,6 @@ class PathFormat:
     read_whole: Callable[[Path, tuple[str, ...], ReadOptions], Samples] | None = None
 
 
-def _is_text(path: Path) -> bool:
-    """Return whether a path holds texts. Class folders with images are images, whatever other files they have."""
-    return not folders.has_images(path) and tables.is_text(path)
-
-
 def _read_texts(name: str, path: Path, options: ReadOptions) -> Data:
     return Data(name, *tables.read_documents(path, text=options.text_column, label=options.label_column))
 
@@ -41,18 +36,20 @@ def _read_whole_folder(path: Path, classes: tuple[str, ...], options: ReadOption
     return Files(*folders.list_whole(path, classes), options.size, skip_bad=options.skip_bad)
 
 
-# The first format that matches a path is used.
+_IMAGE_FOLDER = PathFormat(
+    "images",
+    Path.is_dir,
+    published.read_folder,
+    is_undivided=folders.is_undivided,
+    has_test_only=lambda path: not (path / "train").is_dir(),
+    read_whole=_read_whole_folder,
+)
+# The first format that matches a path is used. Class folders with images come first, because they may also contain tables.
 FORMATS = (
-    PathFormat("texts", _is_text, _read_texts, is_undivided=Path.is_file, read_whole=_read_whole_table),
+    replace(_IMAGE_FOLDER, matches=folders.has_images),
+    PathFormat("texts", tables.is_text, _read_texts, is_undivided=Path.is_file, read_whole=_read_whole_table),
     PathFormat("images", lambda path: path.suffix == ".npz", lambda name, path, options: published.read_arrays(name, path)),
-    PathFormat(
-        "images",
-        Path.is_dir,
-        published.read_folder,
-        is_undivided=folders.is_undivided,
-        has_test_only=lambda path: not (path / "train").is_dir(),
-        read_whole=_read_whole_folder,
-    ),
+    _IMAGE_FOLDER,
 )
 
 

@@ -41,7 +41,6 @@ class Files:
     skip_bad: int = 0
     bad: set[Path] = field(default_factory=set, repr=False)  # the unreadable files so far
     noun: ClassVar[str] = "images"
-    can_record_graphs: ClassVar[bool] = True
     is_croppable: ClassVar[bool] = True
 
     def __len__(self) -> int:
@@ -80,6 +79,10 @@ class Files:
         for path in self.paths:
             with suppress(OSError):  # a broken link
                 yield _FileKey(path, (path.parent.name, path.name, path.stat().st_size))
+
+    def can_record_graphs(self, device: torch.device) -> bool:
+        """Return whether the device is a GPU: all images have one shape."""
+        return device.type == "cuda"
 
     def check_model(self, model: nn.Module, name: str, smallest_batch: int) -> None:
         """Refuse a model that does not take the images."""

@@ -69,10 +69,12 @@ class Samples(Protocol):
 class Split(Samples, Protocol):
     """Samples from which batches are made. Training, evaluation, studies and the command line use these members only."""
 
-    can_record_graphs: ClassVar[bool]  # whether batches have one shape, so that a step can be recorded as a CUDA graph
-
     def to(self, device: torch.device) -> "Split":
         """Return it on the device where batches are needed, if it can be moved."""
+        ...
+
+    def can_record_graphs(self, device: torch.device) -> bool:
+        """Return whether the steps of training on a device can be recorded as CUDA graphs: batches must have one shape."""
         ...
 
     def check_model(self, model: nn.Module, name: str, smallest_batch: int) -> None:
@@ -102,7 +104,6 @@ class InMemory:
     images: UInt8[Tensor, "N C H W"]
     labels: Int64[Tensor, " N"]
     noun: ClassVar[str] = "images"
-    can_record_graphs: ClassVar[bool] = True
     is_croppable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -143,6 +144,10 @@ class InMemory:
     def keys(self) -> Iterator[bytes]:
         """Return the pixels of each image: equal pixels are copies."""
         return (image.numpy().tobytes() for image in self.images.cpu())
+
+    def can_record_graphs(self, device: torch.device) -> bool:
+        """Return whether the device is a GPU: all images have one shape."""
+        return device.type == "cuda"
 
     def check_model(self, model: nn.Module, name: str, smallest_batch: int) -> None:
         """Refuse a model that does not take the images."""

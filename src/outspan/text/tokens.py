@@ -114,7 +114,6 @@ class Encoded:
     length: int  # maximum number of tokens, with special tokens
     truncate: str = "tail"  # the part of a long document that is kept
     noun: ClassVar[str] = "texts"
-    can_record_graphs: ClassVar[bool] = False  # a batch is as long as its longest document
     is_croppable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -159,6 +158,10 @@ class Encoded:
         for row in self.rows.tolist():
             start, end = corpus.starts[row], corpus.starts[row + 1]
             yield b"".join(corpus.tokens[span[0] : span[1]].tobytes() for span in corpus.spans[start:end])
+
+    def can_record_graphs(self, device: torch.device) -> bool:
+        """Return False: a batch is as long as its longest document."""
+        return False
 
     def check_model(self, model: nn.Module, name: str, smallest_batch: int) -> None:
         """Do nothing: `load_classifier` has checked that the model takes texts of this length."""

@@ -66,7 +66,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     models.check_takes(recipe.model, samples.noun)
     train, test = samples.prepared(recipe, train=True), data.test.prepared(recipe)
     validation = None if validation is None else validation.prepared(recipe)
-    graphs = options.graphs and options.device.type == "cuda" and train.can_record_graphs
+    graphs = options.graphs and train.can_record_graphs(options.device)
     data_provenance = describe_data(recipe, data, samples, train)
     environment = describe_environment(
         options.device, compiled=options.compiled, deterministic=options.deterministic, graphs=graphs

@@ -14,7 +14,7 @@ from outspan.transforms.table import TRANSFORMS, Transform
 
 _THUMBS = 4  # pictures in a strip
 _COLUMNS = 3
-_PLACES = ((0.3, 0.35, 0.2, 0.2), (0.7, 0.6, 0.5, 0.8), (0.1, 0.8, 0.35, 0.5), (0.6, 0.2, 0.1, 0.4))
+_EXAMPLE_PLACES = ((0.3, 0.35, 0.2, 0.2), (0.7, 0.6, 0.5, 0.8), (0.1, 0.8, 0.35, 0.5), (0.6, 0.2, 0.1, 0.4))
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _plan(name: str, levels: list[float]) -> Plan:
     return Plan.of(
         [[name]] * rows + [[]],  # the final row is the partner
         levels=[[level] for level in levels] + [[]],
-        places=[[list(_PLACES[i])] for i in range(rows)] + [[]],
+        places=[[list(_EXAMPLE_PLACES[i])] for i in range(rows)] + [[]],
         partners=[[rows]] * rows + [[]],
         source=[0] * rows + [1],
         out=list(range(rows)),

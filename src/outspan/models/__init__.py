@@ -12,7 +12,7 @@ from outspan.messages import shown, unknown
 from outspan.models.convnet import convnet
 from outspan.models.from_timm import from_timm
 from outspan.models.mlp import mlp
-from outspan.models.pyramidnet import pyramidnet
+from outspan.models.pyramidnet import build_pyramidnet
 from outspan.models.resnet import resnet
 from outspan.models.shake_shake import shake_shake
 from outspan.models.wide_resnet import wide_resnet
@@ -44,7 +44,9 @@ FAMILIES: Mapping[str, Mapping[str, Family]] = MappingProxyType(
                 lambda shape, classes, depth, width: wide_resnet(shape, classes, depth=depth, width=width)
             ),
             "shake_shake-26-2xNd": Family(lambda shape, classes, width: shake_shake(shape, classes, width=width)),
-            "pyramidnet-N-N": Family(lambda shape, classes, depth, alpha: pyramidnet(shape, classes, depth=depth, alpha=alpha)),
+            "pyramidnet-N-N": Family(
+                lambda shape, classes, depth, alpha: build_pyramidnet(shape, classes, depth=depth, alpha=alpha)
+            ),
             "resnet-N": Family(lambda shape, classes, depth: resnet(shape, classes, depth=depth)),
             "timm:NAME": Family(
                 lambda shape, classes, name, weights: from_timm(f"timm:{name}", shape, classes, weights),

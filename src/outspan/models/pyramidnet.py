@@ -52,7 +52,7 @@ class PyramidNet(nn.Module):
         return self.last(values)
 
 
-def pyramidnet(shape: tuple[int, int, int], classes: int, *, depth: int, alpha: int) -> PyramidNet:
+def build_pyramidnet(shape: tuple[int, int, int], classes: int, *, depth: int, alpha: int) -> PyramidNet:
     """Return PyramidNet-depth alpha with bottlenecks for small images. depth is 9 n + 2; survival falls from 1 to 0.5."""
     if (depth - 2) % 9 or depth < 11:
         raise ValueError(f"depth must be 9 n + 2, got {depth}")

@@ -8,7 +8,7 @@ from triton.compiler import ASTSource
 
 from outspan.transforms.kernels.cuda.decode import decode
 from outspan.transforms.kernels.cuda.device import finish
-from outspan.transforms.kernels.cuda.resize import resize
+from outspan.transforms.kernels.cuda.resize import do_resizes
 from outspan.transforms.kernels.cuda.steps import do_step
 from outspan.transforms.kernels.cuda.tables import make_tables
 
@@ -30,7 +30,7 @@ def main() -> None:
     """Compile for both numbers of channels, for images of one pixel, and for every kind of output."""
     texts = []
     for channels, block, ones in ((3, 1024, ()), (1, 512, ()), (3, 128, ONES)):
-        for kernel in (make_tables, do_step, resize):
+        for kernel in (make_tables, do_step, do_resizes):
             constants = dict.fromkeys((name for name in ones if name in kernel.arg_names), 1)
             texts.append(compile_for_hopper(kernel, {"CHANNELS": channels, "BLOCK": block, **constants}))
         for number in ("*u8", "*i16"):

@@ -12,7 +12,7 @@ from outspan.shapes import Images
 from outspan.transforms.kernels.cuda import tasks
 from outspan.transforms.kernels.cuda.decode import decode
 from outspan.transforms.kernels.cuda.pixels import place_of
-from outspan.transforms.kernels.cuda.resize import resize
+from outspan.transforms.kernels.cuda.resize import do_resizes
 from outspan.transforms.kernels.cuda.steps import do_step
 from outspan.transforms.kernels.cuda.tables import make_tables
 from outspan.transforms.kernels.cuda.tasks import Packed
@@ -66,7 +66,7 @@ def run(images: Images, packed: Packed, normalize: Normalize | None, out: Tensor
                 _launch(do_step, rows * blocks, images, work, tables, table, fill, *where, blocks, channels, block)
             if launches & tasks.RESIZES:
                 block, blocks = _blocks(plane, 512)
-                _launch(resize, rows * blocks, images, work, table, *where, blocks, channels, block)
+                _launch(do_resizes, rows * blocks, images, work, table, *where, blocks, channels, block)
         _write_output(images, work, table, buffer[packed.out], buffer[packed.values], normalize, out)
 
 

@@ -42,7 +42,7 @@ def read_bytes(pointer, inside):
 
 @triton.jit
 @no_type_check
-def blend(first, second, factor):
+def blend_bytes(first, second, factor):
     """Pillow's blend: clipped, then truncated."""
     start = first.to(tl.float32)
     value = start + factor * (second.to(tl.float32) - start)

@@ -14,7 +14,7 @@ TASK = tl.constexpr(tasks.TASK)
 
 @triton.jit(do_not_specialize=["step", "rows"])
 @no_type_check
-def resize(
+def do_resizes(
     images, work, table, step, rows, height, width, blocks, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """Do the resizes of a step. They have their own kernel, because their doubles need many registers."""

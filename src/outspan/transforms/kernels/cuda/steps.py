@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from outspan.transforms.kernels.cuda import tasks
-from outspan.transforms.kernels.cuda.pixels import blend, luma, place_of, read_bytes, read_float, read_number
+from outspan.transforms.kernels.cuda.pixels import blend_bytes, luma, place_of, read_bytes, read_float, read_number
 
 NOTHING = tl.constexpr(tasks.NOTHING)
 SCALE = tl.constexpr(tasks.SCALE)
@@ -68,7 +68,7 @@ def _do_point(source, target, tables, number, action, pixel, inside, plane, CHAN
     for c in range(CHANNELS):
         value = read_bytes(source + c * plane + pixel, inside)
         if action == SCALE:
-            value = blend(tl.zeros_like(value), value, factor)
+            value = blend_bytes(tl.zeros_like(value), value, factor)
         elif action == MASK:
             value = value & number
         elif action == INVERT:
@@ -87,9 +87,9 @@ def _do_color(source, target, factor, pixel, inside, plane, CHANNELS: tl.constex
         green = read_bytes(source + plane + pixel, inside)
         blue = read_bytes(source + 2 * plane + pixel, inside)
         grey = luma(red, green, blue)
-        tl.store(target + pixel, blend(grey, red, factor).to(tl.uint8), mask=inside)
-        tl.store(target + plane + pixel, blend(grey, green, factor).to(tl.uint8), mask=inside)
-        tl.store(target + 2 * plane + pixel, blend(grey, blue, factor).to(tl.uint8), mask=inside)
+        tl.store(target + pixel, blend_bytes(grey, red, factor).to(tl.uint8), mask=inside)
+        tl.store(target + plane + pixel, blend_bytes(grey, green, factor).to(tl.uint8), mask=inside)
+        tl.store(target + 2 * plane + pixel, blend_bytes(grey, blue, factor).to(tl.uint8), mask=inside)
 
 
 @triton.jit
@@ -111,7 +111,7 @@ def _do_mix(source, target, partner, fill, task, rows, action, pixel, inside, x,
         elif action == PASTE:
             value = tl.where(box, read_bytes(partner + c * plane + pixel, box), value)
         else:
-            value = blend(value, read_bytes(partner + c * plane + pixel, inside), factor)
+            value = blend_bytes(value, read_bytes(partner + c * plane + pixel, inside), factor)
         tl.store(target + c * plane + pixel, value.to(tl.uint8), mask=inside)
 
 
@@ -153,7 +153,7 @@ def _do_smooth(source, target, factor, pixel, inside, x, y, height, width, CHANN
             total += read_bytes(here + (i // 3 - 1) * width + (i % 3 - 1), inner)
         # A quotient by 13 is never close to a half, so integers give the same result as Pillow's floats.
         smoothed = tl.where(inner, (2 * total + 13) // 26, center)
-        tl.store(target + c * (height * width) + pixel, blend(smoothed, center, factor).to(tl.uint8), mask=inside)
+        tl.store(target + c * (height * width) + pixel, blend_bytes(smoothed, center, factor).to(tl.uint8), mask=inside)
 
 
 @triton.jit

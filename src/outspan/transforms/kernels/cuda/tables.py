@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from outspan.transforms.kernels.cuda import tasks
-from outspan.transforms.kernels.cuda.pixels import blend, luma, place_of, read_bytes, read_float, read_number
+from outspan.transforms.kernels.cuda.pixels import blend_bytes, luma, place_of, read_bytes, read_float, read_number
 
 LOOK_UP = tl.constexpr(tasks.LOOK_UP)
 STRETCH = tl.constexpr(tasks.STRETCH)
@@ -56,7 +56,7 @@ def _make_table(source, task, rows, channel, plane, CHANNELS: tl.constexpr, BLOC
     else:
         total = tl.sum(counts.to(tl.int64) * level, 0)
         pivot = (2 * total + plane) // (2 * plane)
-        values = blend(pivot.to(tl.int32) + tl.zeros_like(level), level, read_float(task, rows, 1))
+        values = blend_bytes(pivot.to(tl.int32) + tl.zeros_like(level), level, read_float(task, rows, 1))
     return values
 
 

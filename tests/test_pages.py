@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from outspan import rng
-from outspan.config import KEYS, Recipe
+from outspan.config import DEFAULTS, KEYS, Recipe
 from outspan.policies.files import pba
 from outspan.theory import mixup, simulate
 from outspan.theory.bounds import Setting
@@ -106,13 +106,21 @@ def test_the_minimum_norm_gains_are_what_the_page_prints():
         assert -evaluate(variance, **letters) == pytest.approx(exact.variance, rel=1e-9)
 
 
-def test_the_table_of_recipe_keys_has_every_key_and_its_default():
-    rows = re.findall(r"(?m)^\| `(\w+)` \| (.+?) \|", (DOCS / "training.md").read_text(encoding="utf-8"))
-    printed = {key: text.strip("`").removesuffix("none") for key, text in rows if key in KEYS}
-    assert sorted(key for key, _ in rows if key in KEYS) == sorted(KEYS)  # each once
-    for key, text in printed.items():
-        default = getattr(Recipe(), key)
-        assert type(default)(text) == default or (key, text) == ("defaults", ""), key
+def defaults_of(page: str) -> list[tuple[str, str]]:
+    """Return the recipe keys in the tables of a page, with the defaults that it prints."""
+    rows = re.findall(r"(?m)^\| `(\w+)` \| (.+?) \|", (DOCS / page).read_text(encoding="utf-8"))
+    return [(key, text.strip("`") if text != "none" else "") for key, text in rows if key in KEYS]
+
+
+def test_the_tables_of_recipe_keys_have_every_key_and_its_default():
+    images, texts = defaults_of("training.md"), dict(defaults_of("text.md"))
+    assert sorted(key for key, _ in images) == sorted(KEYS)  # each once
+    for key, text in images:
+        assert type(getattr(Recipe(), key))(text) == getattr(Recipe(), key), key
+    assert DEFAULTS["texts"].keys() <= texts.keys()
+    for key, text in texts.items():
+        default = DEFAULTS["texts"].get(key, getattr(Recipe(), key))
+        assert type(default)(text) == default, key
 
 
 def test_links_between_pages_exist():

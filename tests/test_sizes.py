@@ -13,6 +13,9 @@ ROOT = Path(outspan.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 FILE_LINES, FUNCTION_LINES, UNTYPED = 300, 40, 8
 
+_DICTIONARY = r"\b(?:[dD]ict|(?:Mutable)?Mapping)\b"
+_UNTYPED_DICTIONARY = rf"{_DICTIONARY}(?:\[\w+, (?:Any|object)\]|(?!\[))"
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -27,12 +30,12 @@ def body_lines(function: Function) -> int:
 
 
 def untyped(function: Function) -> int:
-    """Return how often the signature of a function contains dict[str, Any], or its alias for checkpoints, Metadata."""
+    """Return how many dictionaries in the signature of a function have values of any type, or no types at all."""
     arguments = function.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     annotations = [argument.annotation for argument in every if argument is not None] + [function.returns]
     texts = [ast.unparse(annotation) for annotation in annotations if annotation is not None]
-    return sum(len(re.findall(r"\bdict\[str, Any\]|\bMetadata\b", text)) for text in texts)
+    return sum(len(re.findall(_UNTYPED_DICTIONARY, text)) for text in texts)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -54,3 +57,23 @@ def test_what_is_counted():
     [function] = ast.parse("def f(a: dict[str, Any], *b: int) -> list[dict[str, Any]]: ...").body
     assert isinstance(function, ast.FunctionDef)
     assert untyped(function) == 2
+
+
+@pytest.mark.parametrize(
+    ("annotation", "count"),
+    [
+        ("dict[str, Any]", 1),
+        ("Mapping[str, Any]", 1),
+        ("dict[str, object]", 1),
+        ("Mapping[str, object] | None", 1),
+        ("Iterator[tuple[str, dict]]", 1),
+        ("Callable[[dict], Mapping]", 2),
+        ("dict[str, Json]", 0),
+        ("Mapping[str, Mapping[str, Any]]", 1),
+        ("Mapping[str, Callable[..., Any]]", 0),
+    ],
+)
+def test_which_dictionaries_are_untyped(annotation, count):
+    [function] = ast.parse(f"def f(a: {annotation}): ...").body
+    assert isinstance(function, ast.FunctionDef)
+    assert untyped(function) == count

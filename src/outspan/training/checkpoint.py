@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from outspan.files import write_whole
 from outspan.messages import first_line, shown
-from outspan.training.metadata import ENSEMBLE, RUN, Check, EnsembleMetadata, RunMetadata, check_metadata
+from outspan.training.metadata import ENSEMBLE_CHECKS, RUN_CHECKS, Check, EnsembleMetadata, RunMetadata, check_metadata
 
 _KEPT = 2  # number of checkpoints: the newest, and the one before in case the newest is damaged
 _MODEL, _AVERAGE = "model.", "ema."  # prefixes of the tensors of the model, and of the average of its weights
@@ -132,19 +132,19 @@ def has_checkpoints(folder: Path) -> bool:
 
 def load(folder: Path) -> Checkpoint | None:
     """Return the newest complete checkpoint of a run, or None if there is none. If all are damaged, raise a ValueError."""
-    contents = _load(folder, RUN)
+    contents = _load(folder, RUN_CHECKS)
     return None if contents is None else Checkpoint(*contents)
 
 
 def load_ensemble(folder: Path) -> EnsembleCheckpoint | None:
     """Return the newest complete checkpoint of an ensemble; see `load`."""
-    contents = _load(folder, ENSEMBLE)
+    contents = _load(folder, ENSEMBLE_CHECKS)
     return None if contents is None else EnsembleCheckpoint(*contents)
 
 
 def read(path: Path) -> Checkpoint:
     """Return the contents of one checkpoint file of a run. Anything but a complete checkpoint raises a ValueError."""
-    return Checkpoint(*_read(path, RUN))
+    return Checkpoint(*_read(path, RUN_CHECKS))
 
 
 def _load(folder: Path, checks: Mapping[str, Check]) -> tuple[dict[str, Tensor], Any] | None:

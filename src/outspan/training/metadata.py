@@ -1,4 +1,4 @@
-"""The metadata of a checkpoint, decoded from JSON: its types, and the checks of runs (`RUN`) and ensembles (`ENSEMBLE`)."""
+"""The metadata of a checkpoint, decoded from JSON: its types, and the checks of runs (`RUN_CHECKS`) and ensembles (`ENSEMBLE_CHECKS`)."""
 
 import math
 import sys
@@ -103,10 +103,10 @@ def _is_chosen(value: Any) -> bool:
 
 
 _OBJECT: Check = (lambda value: type(value) is dict, "an object")
-_DIGEST: Check = (_is_text, "text")
+_TEXT_CHECK: Check = (_is_text, "text")
 _STEP: Mapping[str, Check] = MappingProxyType({"step": (is_count, "an integer of at least 0")})
 # A dot separates a key from the key of its object; "?" marks a key that may be missing.
-RUN: Mapping[str, Check] = MappingProxyType(
+RUN_CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         **_STEP,
         "recipe": _OBJECT,
@@ -116,11 +116,11 @@ RUN: Mapping[str, Check] = MappingProxyType(
         "data.classes": (lambda value: _is_list(value, _is_text, 2), "a list of two names or more"),
         "data.mean": (lambda value: _is_list(value, lambda x: _is_number(x) and 0 <= x <= 1), "a list of numbers in [0, 1]"),
         "data.std": (lambda value: _is_list(value, lambda x: _is_number(x) and 0 < x <= 1), "a list of numbers in (0, 1]"),
-        "data.train_digest?": _DIGEST,
-        "data.test_digest?": _DIGEST,
-        "data.cache?": _DIGEST,
-        "data.policy_file?": _DIGEST,
-        "data.weights?": _DIGEST,
+        "data.train_digest?": _TEXT_CHECK,
+        "data.test_digest?": _TEXT_CHECK,
+        "data.cache?": _TEXT_CHECK,
+        "data.policy_file?": _TEXT_CHECK,
+        "data.weights?": _TEXT_CHECK,
         "setting": _OBJECT,
         "seconds": (_is_nonnegative, "a number of at least 0"),
         "losses": (_is_nonnegative, "a number of at least 0"),
@@ -132,7 +132,7 @@ RUN: Mapping[str, Check] = MappingProxyType(
     }
 )
 # Of several models that are trained at once.
-ENSEMBLE: Mapping[str, Check] = MappingProxyType(
+ENSEMBLE_CHECKS: Mapping[str, Check] = MappingProxyType(
     {**_STEP, "members": (lambda value: _is_list(value, lambda one: type(one) is dict, 1), "a list of recipes")}
 )
 
@@ -152,7 +152,7 @@ def check_metadata(metadata: Any, checks: Mapping[str, Check]) -> None:
             raise ValueError(f"metadata has no key {key!r}, which must be {allowed}")
         if not is_allowed(values[name]):
             raise ValueError(f"metadata {key.rstrip('?')!r} must be {allowed}, got {shown(values[name])}")
-    if checks is RUN:
+    if checks is RUN_CHECKS:
         _check_run(cast(RunMetadata, metadata))
 
 

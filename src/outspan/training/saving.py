@@ -6,7 +6,7 @@ from pathlib import Path
 
 from outspan.policies.protocols import LearningPolicy
 from outspan.training import Diverged, checkpoint
-from outspan.training.metadata import RUN, RunMetadata, check_metadata
+from outspan.training.metadata import RUN_CHECKS, RunMetadata, check_metadata
 from outspan.training.provenance import Provenance
 from outspan.training.state import State
 
@@ -42,7 +42,7 @@ def save_run(out: Path, state: State, policy: object, provenance: Provenance) ->
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise Diverged(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
     metadata: RunMetadata = {**provenance.to_metadata(), **state.to_metadata()}
-    check_metadata(metadata, RUN)  # never write a checkpoint that could not be read
+    check_metadata(metadata, RUN_CHECKS)  # never write a checkpoint that could not be read
     checkpoint.save(out, tensors, metadata)
 
 

@@ -1,4 +1,4 @@
-"""The metadata of a checkpoint, decoded from JSON: its types, and the checks of runs (`RUN_CHECKS`) and ensembles (`ENSEMBLE_CHECKS`)."""
+"""The metadata of a checkpoint, decoded from JSON: its types, and the checks of its values."""
 
 import math
 import sys

@@ -32,6 +32,7 @@ class Recipe:
     policy: str = "uncertain"
     seed: int = 0
     epochs: int = 20
+    steps: int = 0  # total number of steps, instead of epochs; 0: as many as the epochs have
     batch: int = 128
     lr: float = 0.1
     optimizer: str = "sgd"  # or "adamw"
@@ -80,6 +81,14 @@ class Recipe:
                 raise ValueError(f"{name} is out of range, got {shown(value)} (allowed: {allowed})")
         if self.keep > self.candidates:
             raise ValueError(f"keep is out of range, got {self.keep} (allowed: 1 to candidates, {self.candidates})")
+
+    def total_steps(self, samples: int) -> int:
+        """Return the number of steps of a run on this number of training samples."""
+        return self.steps or self.epochs * self.steps_per_epoch(samples)
+
+    def total_epochs(self, samples: int) -> int:
+        """Return the number of epochs of such a run. With `steps`, the last epoch may be incomplete."""
+        return -(-self.total_steps(samples) // self.steps_per_epoch(samples))
 
     def steps_per_epoch(self, samples: int) -> int:
         """Return the number of batches in an epoch of this number of training samples. The last batch may be smaller."""
@@ -221,8 +230,8 @@ def scaled(recipe: Recipe, scale: float) -> Recipe:
     """Return a recipe with a fraction of its epochs and samples, at least one epoch and two batches, for a quick test."""
     check_scale(scale)
     validation = math.ceil(recipe.validation * scale)
-    epochs = max(1, round(recipe.epochs * scale))
-    return replace(recipe, epochs=epochs, fraction=recipe.fraction * scale, validation=validation)
+    epochs, steps = max(1, round(recipe.epochs * scale)), math.ceil(recipe.steps * scale**2)  # fewer and shorter epochs
+    return replace(recipe, epochs=epochs, steps=steps, fraction=recipe.fraction * scale, validation=validation)
 
 
 def _typed(key: str, value: Any) -> Value:

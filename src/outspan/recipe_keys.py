@@ -10,6 +10,7 @@ class StudyKeys(TypedDict, total=False):
     model: str
     weights: str
     epochs: int
+    steps: int
     batch: int
     lr: float
     optimizer: str

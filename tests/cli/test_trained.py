@@ -198,7 +198,7 @@ def test_a_run_that_has_not_ended_is_said(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["outspan", "evaluate", str(tmp_path / "run")])
     with pytest.raises(SystemExit):
         main()
-    assert capsys.readouterr().err == f"outspan: {tmp_path / 'run'} is not finished: 1 of 3 epochs\n"
+    assert capsys.readouterr().err == f"outspan: {tmp_path / 'run'} is not finished: step 4 of 9\n"
 
 
 def test_compositions_are_drawn(tiny, tmp_path, run):

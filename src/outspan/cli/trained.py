@@ -54,7 +54,7 @@ def evaluate(
             trained, data, skip_bad=skip_bad, on_batch=lambda done, total: bar.update(task, completed=done, total=total)
         )
     if not trained.is_finished:
-        echo(f"outspan: {run} is not finished: {trained.epochs} of {trained.recipe.epochs} epochs", err=True)
+        echo(f"outspan: {run} is not finished: step {trained.step} of {trained.steps}", err=True)
     if as_json:
         echo(json.dumps(_as_json(result)))
         return

@@ -44,7 +44,12 @@ class Context:
     classes: int
     benchmark: str  # the published settings for the data: "cifar", "svhn", "imagenet-cropped" or "none"
     shape: tuple[int, ...]  # of a sample
-    epoch_steps: int
+    samples: int  # number of training samples
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps per epoch."""
+        return self.recipe.steps_per_epoch(self.samples)
 
     @property
     def settings(self) -> Settings:
@@ -56,7 +61,7 @@ class Context:
             "preprocess": self.preprocess,
             "strength": recipe.strength,
             "finish": recipe.finish,
-            "steps": recipe.epochs * self.epoch_steps,
+            "steps": recipe.total_steps(self.samples),
             "seed": recipe.seed,
         }
 
@@ -113,8 +118,8 @@ def _build_adversarial(context: Context) -> Adversarial:
 
 
 def _propose_pba(context: Context) -> Schedule:
-    recipe, epoch_steps = context.recipe, context.epoch_steps
-    return files.pba(recipe.policy_file, searched=recipe.policy_epochs, epochs=recipe.epochs, epoch_steps=epoch_steps)
+    recipe, epochs = context.recipe, context.recipe.total_epochs(context.samples)
+    return files.pba(recipe.policy_file, searched=recipe.policy_epochs, epochs=epochs, epoch_steps=context.epoch_steps)
 
 
 def _propose_uniform(context: Context) -> Proposal:
@@ -177,8 +182,8 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Prepr
     check_recipe(recipe)
     check_noun(recipe, data.train.noun)
     benchmark = "imagenet-cropped" if recipe.crop == "resized" else _BENCHMARKS.get(data.name, "cifar")
-    epoch_steps = recipe.steps_per_epoch(len(data.train) - recipe.validation)
-    context = Context(recipe, model, preprocess, len(data.classes), benchmark, data.train.shape, epoch_steps)
+    samples = len(data.train) - recipe.validation
+    context = Context(recipe, model, preprocess, len(data.classes), benchmark, data.train.shape, samples)
     return POLICIES[recipe.policy].build(context)
 
 

@@ -56,7 +56,9 @@ class EnsembleRun:
         self.state = State(self.model, optimizer)
         self.learner = Learner(self.model, self.recipe.label_smoothing, graphs=on_gpu, forward=self.model.each)
         self.draws = build_draws(members, self._build_policy, device, shared)
-        self.epochs, self.epoch_steps = self.recipe.epochs, self.recipe.steps_per_epoch(len(self.split))
+        samples = len(self.split)
+        self.epochs, self.steps = self.recipe.total_epochs(samples), self.recipe.total_steps(samples)
+        self.epoch_steps = self.recipe.steps_per_epoch(samples)
         self.loss_queue = LossQueue(device, self._read)
         self.stop_message_suffix = f", training {len(members)} models at once"
         if out is not None:
@@ -78,10 +80,10 @@ class EnsembleRun:
         return self.loss_queue.loss
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[_Inputs, Tensor]]:
-        """Return the images and labels of all orders of an epoch, from batch `start` on."""
+        """Return the images and labels of all orders of an epoch, from batch `start` to the end of the epoch or run."""
         orders = [rng.generator(seed, "order", epoch).permutation(len(self.split)) for seed in self.draws.orders]
         parts = zip(*(torch.from_numpy(order).split(self.recipe.batch) for order in orders), strict=True)
-        rows = [torch.cat(part) for part in parts][start:]
+        rows = [torch.cat(part) for part in parts][start : self.steps - epoch * self.epoch_steps]
         for batch_rows, (images, labels) in zip(rows, self.split.batches(rows, self.device), strict=True):
             yield _Inputs(images, self.data.train.labels[batch_rows]), labels
 
@@ -99,7 +101,7 @@ class EnsembleRun:
 
     def learn(self, batch: _Batch) -> None:
         """Do one step of the optimizer for all members."""
-        lr = lr_at(self.recipe, self.step, self.epochs * self.epoch_steps)
+        lr = lr_at(self.recipe, self.step, self.steps)
         losses = take_step(self.state, self.learner, self.recipe, batch, lr, _clip_members)
         self.state.step += 1
         self.loss_queue.add(Outcome(self.step - 1, losses.mean(1)))
@@ -120,7 +122,7 @@ class EnsembleRun:
     def save(self) -> None:
         """Write a checkpoint, except at the end: then the caller stores what the members predict."""
         self.loss_queue.read()
-        if self.out is None or self.step == self.epochs * self.epoch_steps:
+        if self.out is None or self.step == self.steps:
             return
         self.out.mkdir(parents=True, exist_ok=True)
         tensors = checkpoint.pack(self.model, self.state.optimizer)

@@ -13,8 +13,9 @@ from outspan.training.saving import Saver
 class Trainable(Protocol):
     """What the loop trains: a `Run` of one model, or an `EnsembleRun` of several."""
 
-    epochs: int
+    epochs: int  # the last one may be incomplete
     epoch_steps: int  # steps per epoch
+    steps: int  # of the whole run
     stop_message_suffix: str  # what is trained, for the message of a run that was stopped
 
     @property
@@ -33,7 +34,7 @@ class Trainable(Protocol):
         ...
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Tensor]]:
-        """Return the inputs and labels of an epoch, from its batch `start` on."""
+        """Return the inputs and labels of an epoch, from its batch `start` to the end of the epoch or of the run."""
         ...
 
     def augment(self, inputs: Any, labels: Tensor) -> Any:
@@ -62,7 +63,7 @@ def train_epochs(run: Trainable, *, save_every: float = 30.0, on_step: OnStep | 
 
     A checkpoint is written every `save_every` seconds, less often if saving is slow, and after the last step.
     """
-    steps, saver = run.epochs * run.epoch_steps, Saver(run.save, save_every)
+    steps, saver = run.steps, Saver(run.save, save_every)
     while run.step < steps:
         epoch, start = divmod(run.step, run.epoch_steps)
         for inputs, labels in run.batches(epoch, start):
@@ -70,7 +71,7 @@ def train_epochs(run: Trainable, *, save_every: float = 30.0, on_step: OnStep | 
             batch = run.augment(inputs, labels)
             # Algorithm 1: update the model.
             run.learn(batch)
-            if run.step == (epoch + 1) * run.epoch_steps:
+            if run.step in ((epoch + 1) * run.epoch_steps, steps):
                 run.end_epoch(epoch)
             if run.step == steps or saver.is_due():
                 saver.save()

@@ -170,9 +170,9 @@ def _check_run(metadata: RunMetadata) -> None:
     for key in ("mean", "std"):
         if len(data[key]) != channels:
             raise ValueError(f"metadata 'data.{key}' must have {channels} values, got {len(data[key])}")
-    epoch_steps = recipe.steps_per_epoch(data["train"])
-    if step > recipe.epochs * epoch_steps:
-        raise ValueError(f"metadata 'step' must be at most the run's {recipe.epochs * epoch_steps} steps, got {step}")
-    if len(metadata["metrics"]) != step // epoch_steps:
-        ended = step // epoch_steps
+    steps = recipe.total_steps(data["train"])
+    if step > steps:
+        raise ValueError(f"metadata 'step' must be at most the run's {steps} steps, got {step}")
+    ended = recipe.total_epochs(data["train"]) if step == steps else step // recipe.steps_per_epoch(data["train"])
+    if len(metadata["metrics"]) != ended:
         raise ValueError(f"metadata 'metrics' must have a row for each of {ended} epochs, got {len(metadata['metrics'])}")

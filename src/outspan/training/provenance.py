@@ -67,7 +67,7 @@ class Provenance:
         """Refuse to resume a run of another recipe or other data; warn if the result will not be bit-identical."""
         _check_same_recipe(self.recipe, stored["recipe"], out)
         check_same_data(self.data.to_metadata(), stored["data"], out)
-        before, is_finished = stored["setting"], len(stored["metrics"]) == self.recipe.epochs
+        before, is_finished = stored["setting"], stored["step"] == self.recipe.total_steps(self.data.train)
         now = asdict(self.environment)
         changed = [f"{key} {before.get(key)} then, {now[key]} now" for key in now if before.get(key) != now[key]]
         if changed and not is_finished:

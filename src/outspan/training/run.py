@@ -28,12 +28,13 @@ _METRICS_FILE = "metrics.jsonl"
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of a run, after its last epoch."""
+    """The result of a run, after its last step."""
 
     accuracy: float  # on the test split
     loss: float  # on the training data, mean over the last epoch
     steps: int
-    seconds: float  # of training, over all starts
+    epochs: float  # how often the run has seen each training sample
+    seconds: float  # of training, over all starts, without evaluation
     chance: float  # accuracy of always predicting the largest class of the test split
     metrics: list[dict[str, float]] = field(repr=False)  # one row per epoch
 
@@ -50,7 +51,9 @@ class Run:
             raise ValueError(f"{out}: contains a comparison, not a run; choose another folder")
         self.setup, self.out, self.device, self.tracker = setup, out, device, tracker
         self.state, self.provenance, self.recipe = setup.state, setup.provenance, setup.provenance.recipe
-        self.epochs, self.epoch_steps = self.recipe.epochs, self.recipe.steps_per_epoch(len(setup.splits.train))
+        samples = len(setup.splits.train)
+        self.epochs, self.steps = self.recipe.total_epochs(samples), self.recipe.total_steps(samples)
+        self.epoch_steps = self.recipe.steps_per_epoch(samples)
         self.learning_policy = setup.policy if isinstance(setup.policy, LearningPolicy) else None
         self.loss_queue = LossQueue(device, self._read)
         self._began = time.perf_counter()  # `resume` subtracts the seconds of earlier starts
@@ -59,11 +62,6 @@ class Run:
     def step(self) -> int:
         """Steps done, over all starts."""
         return self.state.step
-
-    @property
-    def steps(self) -> int:
-        """Steps of the whole run."""
-        return self.epochs * self.epoch_steps
 
     @property
     def loss(self) -> float:
@@ -111,12 +109,13 @@ class Run:
         )
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Tensor]]:
-        """Return the inputs and labels of an epoch in its random order, from batch `start` on."""
+        """Return the inputs and labels of an epoch in its random order, from batch `start` to the end of the epoch or run."""
         train, seed = self.setup.splits.train, self.recipe.seed
         self.setup.learner.model.train()
         order = torch.from_numpy(rng.generator(seed, "order", epoch).permutation(len(train)))
         crops = (seed, epoch) if self.recipe.crop == "resized" else None
-        return train.batches(train.divide(order, self.recipe.batch)[start:], self.device, crops)
+        rows = train.divide(order, self.recipe.batch)[start : self.steps - epoch * self.epoch_steps]
+        return train.batches(rows, self.device, crops)
 
     def count(self, labels: Tensor) -> int:
         """Return the number of samples."""
@@ -150,9 +149,10 @@ class Run:
         """Evaluate, and add a row to the metrics; write the compositions that were chosen."""
         state, splits = self.state, self.setup.splits
         self.loss_queue.read()
+        began = time.perf_counter()
         if state.composition_counts:
             compositions.add_epoch(self.out, epoch, state.composition_counts)
-        row = {"epoch": epoch, "step": self.step, "train_loss": state.loss_sum / self.epoch_steps}
+        row = {"epoch": epoch, "step": self.step, "train_loss": state.loss_sum / (self.step - epoch * self.epoch_steps)}
         row["lr"] = lr_at(self.recipe, self.step - 1, self.steps)
         row["test_accuracy"] = accuracy(self.setup.eval_model, splits.test, splits.preprocess, self.device)
         if splits.validation is not None:
@@ -163,6 +163,7 @@ class Run:
         state.loss_sum, state.composition_counts = 0.0, {}
         if self.tracker is not None:
             self.tracker.add(row)
+        self._began += time.perf_counter() - began  # evaluation is not training
 
     def save(self) -> None:
         """Write a checkpoint, if the weights are finite."""
@@ -174,4 +175,5 @@ class Run:
         """Return the result of a finished run."""
         final, test = self.metrics[-1], self.setup.splits.test
         chance = int(test.labels.bincount().max()) / len(test)
-        return Summary(final["test_accuracy"], final["train_loss"], self.steps, self.state.seconds, chance, self.metrics)
+        epochs, seconds = self.steps / self.epoch_steps, self.state.seconds
+        return Summary(final["test_accuracy"], final["train_loss"], self.steps, epochs, seconds, chance, self.metrics)

@@ -21,7 +21,7 @@ class State:
     optimizer: torch.optim.Optimizer
     average: Average | None = None  # of the weights, if the recipe has `ema`
     step: int = 0
-    seconds: float = 0.0  # of training, over all starts
+    seconds: float = 0.0  # of training, over all starts, without evaluation
     loss_sum: float = 0.0  # over the steps of this epoch
     composition_counts: compositions.Counts = field(default_factory=dict)  # compositions chosen in this epoch
     metrics: list[dict[str, float]] = field(default_factory=list)  # one row per finished epoch

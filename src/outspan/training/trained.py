@@ -28,7 +28,8 @@ class Trained:
     classes: tuple[str, ...]  # their names, in the order of the logits
     mean: tuple[float, ...]  # per channel; empty for texts
     std: tuple[float, ...]
-    epochs: int  # number of finished epochs
+    step: int  # number of finished steps
+    steps: int  # of the whole run
     train_digest: str | None = None  # identifies the training data; None in old checkpoints
     test_digest: str | None = None
 
@@ -44,8 +45,8 @@ class Trained:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has reached its last epoch."""
-        return self.epochs == self.recipe.epochs
+        """Whether the run has reached its last step."""
+        return self.step == self.steps
 
     def predict(self, inputs: Any) -> Predicted:
         """Return the class probabilities of inputs; see `outspan.predict`."""
@@ -89,7 +90,8 @@ def load(folder: Path | str) -> Trained:
         classes,
         tuple(data["mean"]),
         tuple(data["std"]),
-        epochs=len(stored.metadata["metrics"]),
+        step=stored.metadata["step"],
+        steps=recipe.total_steps(data["train"]),
         train_digest=data.get("train_digest"),
         test_digest=data.get("test_digest"),
     )

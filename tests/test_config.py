@@ -198,6 +198,10 @@ def test_a_scaled_recipe_keeps_at_least_one_of_each():
             scaled(Recipe(), scale)
 
 
+def test_the_last_batch_of_an_epoch_may_be_smaller():
+    assert [Recipe(batch=20).steps_per_epoch(samples) for samples in (1, 20, 21, 40)] == [1, 1, 2, 2]
+
+
 def test_differences_are_shown():
     assert changed_keys(Recipe(), Recipe(lr=0.2, seed=3)) == {"seed": (0, 3), "lr": (0.1, 0.2)}
     assert "transforms" in KEYS

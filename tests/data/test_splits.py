@@ -217,3 +217,19 @@ def test_class_names_are_strings():
     object.__setattr__(data, "classes", (0, 1))  # the types that the suite checks would be refused before
     with pytest.raises(ValueError, match=r"mine: class names must be strings, got 0: use tuple\(map\(str, classes\)\)"):
         data.__post_init__()
+
+
+@pytest.mark.parametrize("title", ["train", "test", "validation"])
+def test_data_whose_splits_do_not_fit_is_refused(title, memory):
+    splits = {"train": memory, "test": memory, "validation": memory}
+    names = tuple("abcdefg")
+    Data("d", **splits, classes=names)
+    Data("d", **{**splits, "validation": None}, classes=names)
+    for wrong, message in (
+        (memory.take(torch.arange(0)), f"the {title} split is empty"),
+        (InMemory(memory.images, memory.labels + 1), f"{title} labels must lie in .0, 6., got 1 to 7"),
+        (InMemory(memory.images[..., :5], memory.labels), "images differ in shape"),
+        (Documents(["a"], torch.zeros(1).long()), "differ in shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Data("d", **{**splits, title: wrong}, classes=names)

@@ -9,6 +9,7 @@ import torch
 from outspan import models
 from outspan.data.sets import load
 from outspan.models import shake
+from outspan.models.evaluating import on_device
 from outspan.models.shake_shake import Shortcut
 
 
@@ -227,9 +228,33 @@ def test_a_model_is_its_function_and_a_line_of_the_table(tmp_path, monkeypatch):
         models.check_takes("linear-1", "texts")
     models.check_takes("some/bert", "texts")
     assert [models.reads_files(name) for name in ("linear-1", "timm:a", "some/bert")] == [False, True, True]
+    assert [models.is_perceptron(name) for name in ("mlp", "mlp-7", "linear-1", "some/bert")] == [True, True, False, False]
     monkeypatch.chdir(tmp_path)
     for name in ("mlp", "bert", "123"):
         (tmp_path / name).mkdir()
     assert [models.locate(name) for name in ("mlp", "bert", "123", "other", "")] == [
         "mlp", str(tmp_path / "bert"), str(tmp_path / "123"), "other", "",
     ]  # fmt: skip
+
+
+class Movable(torch.nn.Linear):
+    """A model on the CPU that records where it is moved to."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 1)
+        self.places: list[str] = []
+
+    def to(self, device: torch.device) -> "Movable":
+        self.places.append(device.type)
+        return self
+
+
+def test_a_model_is_moved_back_to_its_device():
+    model = Movable()
+    with on_device(model, torch.device("cuda")) as moved:
+        assert moved is model
+        assert model.places == ["cuda"]
+    assert model.places == ["cuda", "cpu"]
+    with pytest.raises(KeyError), on_device(model, torch.device("cuda")):
+        raise KeyError
+    assert model.places == ["cuda", "cpu"] * 2

@@ -68,6 +68,22 @@ def test_evaluate_counts_per_class(folder):
     assert outspan.evaluate(outspan.load(folder), "digits", device="cpu").accuracy == result.accuracy
 
 
+def test_evaluate_and_predict_move_the_model_back(folder, monkeypatch):
+    run, places = outspan.load(folder), []
+
+    def move(device: torch.device) -> torch.nn.Module:
+        places.append(device)
+        return run.model
+
+    monkeypatch.setattr(run.model, "to", move)
+    cpu, first = torch.device("cpu"), torch.device("cpu", 0)
+    outspan.evaluate(run, device=first)
+    assert places == [first, cpu]
+    outspan.predict(run, load_data("digits").test.images[:3], device=first)
+    run.predict(load_data("digits").test.images[:3])
+    assert places == [first, cpu, first, cpu, cpu, cpu]
+
+
 def test_predict_takes_a_batch_an_array_or_files(folder, tmp_path):
     from PIL import Image
 

@@ -137,17 +137,22 @@ def test_an_error_comes_back_whatever_it_is_with_the_traceback_of_its_process(ru
         assert "in _serve" in "".join(raised.value.__notes__)
 
 
-def test_a_process_killed_in_the_middle_of_a_message_is_said(monkeypatch):
+@pytest.mark.parametrize(
+    ("exitcode", "message"),
+    [(-9, "the process of a run was killed"), (1, 'a script needs `if __name__ == "__main__":` to use jobs')],
+)
+def test_a_process_that_ends_in_the_middle_of_a_message_is_said(exitcode, message, monkeypatch):
     def start():
         ours, theirs = multiprocessing.Pipe()
         theirs._send(struct.pack("!i", 100) + b"half a message")
         theirs.close()
         thread = threading.Thread(target=lambda: None)
+        thread.exitcode = exitcode
         thread.start()
         return ours, thread
 
     monkeypatch.setattr(pool, "_start", start)
-    with pytest.raises(ValueError, match="the process of a run was killed"):
+    with pytest.raises(ValueError, match=message):
         run_all([(f"run {i}", partial(work, i)) for i in range(3)], jobs=2)
 
 

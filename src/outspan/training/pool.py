@@ -70,7 +70,9 @@ def _run_in_processes(runs: Sequence[Job], jobs: int, on_step: OnStep | None) ->
     return workers.collect(stopped)
 
 
-_KILLED = RuntimeError("a process was killed")
+_KILLED = RuntimeError("the process of a run was killed, maybe out of memory; run the same command again to resume")
+# The process imports the script again. Without the guard it would start processes itself, which Python refuses.
+_UNGUARDED = RuntimeError('the process of a run could not start; a script needs `if __name__ == "__main__":` to use jobs')
 
 
 class _Workers:
@@ -101,8 +103,9 @@ class _Workers:
         try:
             number, value, is_done = pipe.recv()
         except (EOFError, OSError):  # OSError: killed in the middle of a message
-            self.processes.pop(pipe).join()
-            self.errors.append(_KILLED)
+            process = self.processes.pop(pipe)
+            process.join()
+            self.errors.append(_UNGUARDED if process.exitcode == 1 else _KILLED)  # 1: after a Python error
             return
         self.fractions[number] = 1.0 if is_done else value
         if not is_done:
@@ -132,10 +135,11 @@ class _Workers:
 
     def collect(self, stopped: bool) -> list[Any]:
         """Return the results in the order of the runs, or raise the first error. `stopped` means that the user stopped it."""
-        if _KILLED in self.errors and not stopped:
-            raise ValueError("the process of a run was killed, maybe out of memory; run the same command again to resume")
+        for error in (_KILLED, _UNGUARDED):
+            if error in self.errors and not stopped:
+                raise ValueError(str(error))
         for error in self.errors:
-            if not isinstance(error, Stopped) and error is not _KILLED:
+            if not isinstance(error, Stopped) and error not in (_KILLED, _UNGUARDED):
                 raise error
         if len(self.results) < len(self.fractions):
             raise Stopped("stopped; run the same command again to resume")

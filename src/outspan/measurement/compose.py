@@ -33,7 +33,8 @@ from outspan.training.pool import Watch, no_progress
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REDUCTION = 0.1  # a pair is an edge if it reduces the error of its first transform by more (arXiv:2005.00695, Section 4)
+# A pair is an edge if it reduces the error of its first transform by a larger fraction (arXiv:2005.00695, Section 4).
+REDUCTION = 0.1
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Pair:
     first: str
     second: str
     scores: Scores
-    difference: Estimate  # of the error: that of the pair minus that of the first transform
+    difference: Estimate  # the error of the pair minus the error of the first transform
     reduction: float  # of the error of the first transform, as a fraction
 
     @property
@@ -140,7 +141,7 @@ def compose(
     baseline = recipes[BASELINE]
     study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
     graph = build_graph(study.run(recipes), names, additive=additive)
-    graph.save(Path(out))
+    graph.save(study.folder.out)
     return graph
 
 
@@ -150,7 +151,7 @@ def composition_name(transforms: Sequence[str], *, additive: bool = False) -> st
 
 
 def compositions(baseline: Recipe, transforms: Sequence[str], *, additive: bool = False) -> dict[str, Recipe]:
-    """Return the recipes of the baseline, of each transform alone, and of every pair: ordered, or blended in no order."""
+    """Return the recipes of the baseline, of each transform alone, and of every pair: in both orders, or blended."""
     if len(set(transforms)) < 2:
         raise ValueError(f"compositions need at least 2 different transforms, got {list(transforms)}")
     if additive and (noun := noun_of(baseline.data)) not in find_policy("blend").nouns:

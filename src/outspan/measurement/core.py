@@ -26,7 +26,7 @@ from outspan.measurement.study import Study
 from outspan.recipe_keys import StudyKeys
 from outspan.training.pool import Watch, no_progress
 
-TOLERANCE = 0.1  # of the lowest error
+TOLERANCE = 0.1  # the error of the core set is at most this fraction above the lowest error
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SearchStep:
     transforms: tuple[str, ...]
     scores: Scores
     interval: Interval  # of the error
-    next_errors: Mapping[str, float] = field(default_factory=dict)  # by transform, the error with it added
+    next_errors: Mapping[str, float] = field(default_factory=dict)  # by transform, the error if it is added
 
     def as_dict(self) -> dict[str, Json]:
         """Return what core.json contains for a step."""
@@ -122,12 +122,12 @@ def find_core_set(
     baseline = baseline_recipe(base, probability)
     study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
     core = search(study, names)
-    core.save(Path(out))
+    core.save(study.folder.out)
     return core
 
 
 def search(study: Study, transforms: Sequence[str], *, seed: int = 0) -> CoreSet:
-    """Add one transform at a time, after the others, that reduces the error most, until none reduces it.
+    """Add the transform that reduces the error most, after the others, until no transform reduces it.
 
     The core set is the shortest of these sets, the empty one included, whose error is within 10 % of the lowest. All sets are
     compared on the same test samples, so the lowest error is slightly too low for new data.

@@ -74,9 +74,9 @@ class Effect:
     error: Estimate
     instability: Estimate
     verdict: Verdict  # from the interval of the error
-    corrected: int  # samples that only the vote with the transform gets right
+    corrected: int  # number of samples that only the vote with the transform gets right
     baseline_accuracy_on_corrected: float | None  # of the baseline's single models
-    broken: int  # samples that only the vote of the baseline gets right
+    broken: int  # number of samples that only the vote of the baseline gets right
     accuracy_on_broken: float | None  # of the transform's single models
 
     def as_dict(self) -> dict[str, Json]:
@@ -106,7 +106,7 @@ class Measurement:
     transforms: Mapping[str, TransformResult]
     predictions: Mapping[str, Predictions]  # of the baseline and of each transform
     earlier: tuple[str, ...] = ()  # transforms in `transforms` that an earlier call in the same folder measured
-    unfinished: tuple[str, ...] = ()  # transforms that the folder has only some seeds of; they are not in `transforms`
+    unfinished: tuple[str, ...] = ()  # transforms of which the folder has only some seeds; they are not in `transforms`
 
     def by_verdict(self, verdict: Verdict) -> tuple[str, ...]:
         """Return the transforms with a verdict."""

@@ -30,7 +30,7 @@ class StudyInfo:
     note: str = ""  # a caveat
 
     def as_dict(self) -> dict[str, Json]:
-        """Return what the JSON files of studies contain first."""
+        """Return the first keys of the JSON files of all studies."""
         values: dict[str, Json] = {
             "settings": self.settings.as_dict(),
             "seeds": list(self.seeds),

@@ -11,7 +11,7 @@ from outspan import rng
 from outspan.measurement.predictions import Predictions, check_same_samples
 from outspan.measurement.scores import find_majority
 
-_AT_ONCE = 2_000_000  # resampled weights in memory at a time
+_AT_ONCE = 2_000_000  # number of resampled weights that are in memory at the same time
 
 
 class Interval(NamedTuple):
@@ -35,8 +35,8 @@ def compute_intervals(
 ) -> dict[str, Intervals]:
     """Return bootstrap confidence intervals of the scores of each ensemble, over samples, for these trained models.
 
-    They show how the scores would vary with other samples of the same kind, not with other seeds. For that, see the standard
-    deviation over models.
+    They show how the scores would vary with other samples from the same distribution. The standard deviation over models shows
+    how they vary with the seed.
     """
     return {name: _quantiles(values, level) for name, values in _resampled(ensembles, draws, seed).items()}
 
@@ -52,7 +52,11 @@ def difference_intervals(
 
 
 def _counts(predictions: Predictions, seed: int) -> np.ndarray:
-    """Return [n, 3]: per sample how many models are right, k if the majority is wrong, how many differ from the majority."""
+    """Return three numbers per sample, [n, 3], whose mean over samples, divided by the number k of models, is a score.
+
+    They are the number of models that are right, k if the majority is wrong (otherwise 0), and the number of models that differ
+    from the majority.
+    """
     voted = find_majority(predictions, seed=seed).classes
     right = (predictions.classes == predictions.labels).sum(0)
     wrong = len(predictions.classes) * (voted != predictions.labels)
@@ -60,7 +64,7 @@ def _counts(predictions: Predictions, seed: int) -> np.ndarray:
 
 
 def _resampled(ensembles: Mapping[str, Predictions], draws: int, seed: int) -> dict[str, np.ndarray]:
-    """Return by name the scores, [draws, 3], on `draws` resampled sets of samples, which are the same for all."""
+    """Return the scores of each ensemble, [draws, 3], on `draws` resampled sets of samples: the same sets for all ensembles."""
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
     check_same_samples(ensembles)

@@ -63,5 +63,5 @@ def measure(
     unfinished = [name for name in known if name not in earlier and study.has_any_seed(name)]
     result = study.run(single_transforms(baseline, [*names, *earlier]))
     measurement = summarize(result, earlier=earlier, unfinished=unfinished)
-    measurement.save(Path(out))
+    measurement.save(study.folder.out)
     return measurement

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FRACTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of partners with the same class
 WEIGHT_DECAYS = (1e-4, 3e-4, 1e-3, 3e-3)
-MARGINS_AT = (0.0, 0.5, 1.0)  # fractions whose corrected images the paper draws (arXiv:2005.00695, Appendix on mixup)
+MARGINS_AT = (0.0, 0.5, 1.0)  # fractions for which the paper plots the margins (arXiv:2005.00695, Appendix on mixup)
 _HELD_OUT = 6  # one in 6 training images is held out to choose the weight decay
 
 
@@ -127,7 +127,7 @@ def study_mixup(
     study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
     tuning = tune(study, weight_decays)
     result = summarize_mixup(study.run(mixup_recipes(baseline, tuning.weight_decay, fractions)), tuning, fractions)
-    result.save(Path(out))
+    result.save(study.folder.out)
     return result
 
 

@@ -40,9 +40,9 @@ class Margins:
     """Histograms of margins, averaged over seeds, with 10 bins from 0 to 1."""
 
     right: Mapping[str, list[int]]  # of the baseline and of mixup, where the vote of the baseline is right
-    wrong: Mapping[str, list[int]]  # the same, where it is wrong
+    wrong: Mapping[str, list[int]]  # the same, where the vote of the baseline is wrong
     corrected: tuple[Corrected, ...]
-    mean_of_wrong: float | None  # of the baseline, where its vote is wrong; None if it is always right
+    mean_of_wrong: float | None  # mean margin of the baseline, where its vote is wrong; None if it is never wrong
 
     def as_dict(self) -> dict[str, Json]:
         """Return what mixup.json contains."""

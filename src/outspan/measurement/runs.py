@@ -92,7 +92,7 @@ class Folder:
                 shutil.rmtree(running, ignore_errors=True)
 
     def _collect(self, running: Path) -> None:
-        """Write one file per model, then remove the unit's folder. It is renamed first, so that no part looks like a run."""
+        """Write one file per model, then rename and remove the unit's folder. A renamed folder is not taken for a run."""
         path = running / _PREDICTIONS
         try:
             stored = safetensors.torch.load(path.read_bytes())

@@ -19,7 +19,7 @@ from outspan.shapes import Bool, Int64
 
 
 class Majority(NamedTuple):
-    """The majority label of every sample, and whether it was tied, so that the label was drawn at random."""
+    """The majority label of every sample, and whether the vote was tied. The label of a tied vote is drawn at random."""
 
     classes: Int64[Tensor, " n"]
     tied: Bool[Tensor, " n"]

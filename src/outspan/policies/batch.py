@@ -1,4 +1,4 @@
-"""A batch as a policy returns it, and the checks of what a policy is called with."""
+"""The batch that a policy returns, and checks of the arguments of a policy."""
 
 from dataclasses import dataclass, field
 
@@ -11,17 +11,17 @@ from outspan.transforms.normalize import DEFAULT_PREPROCESS, Preprocess
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Inputs of a model, ready to train on, their soft targets, and the plan that they were made with."""
+    """Augmented inputs for the model, their soft targets, and the plan that produced them."""
 
     inputs: Normalized | Int64[Tensor, "B T"]
     targets: Float32[Tensor, "B classes"]
     drawn: Plan = field(repr=False)  # the plan of all candidates
     chosen: Int64[Tensor, " B"] | None = field(default=None, repr=False)  # the outputs of `drawn` that were kept; None: all
-    losses: Float32[Tensor, "images candidates"] | None = field(default=None, repr=False)  # of all candidates, if scored
+    losses: Float32[Tensor, "images candidates"] | None = field(default=None, repr=False)  # of all candidates; None: not scored
 
     @property
     def plan(self) -> Plan:
-        """The plan of these inputs alone. On a GPU, reading it waits for the device."""
+        """The plan of these inputs, without the candidates that were not kept. On a GPU, reading it waits for the device."""
         return self.drawn if self.chosen is None else self.drawn[self.chosen.cpu()]
 
 
@@ -33,7 +33,7 @@ def check_preprocess(preprocess: object) -> None:
 
 
 def check_batch(inputs: Inputs, labels: Num[Tensor, "B ..."], preprocess: Preprocess | None) -> None:
-    """Raise a ValueError unless `preprocess` takes the inputs and there is one label per sample."""
+    """Raise a ValueError unless `preprocess` accepts the inputs and there is one label per sample."""
     (preprocess or DEFAULT_PREPROCESS).check(inputs)
     if not isinstance(labels, Tensor):
         raise ValueError(f"labels must be a torch tensor, [B] or [B, classes], got {type(labels).__name__}")

@@ -32,7 +32,8 @@ def _from_middle(fraction: float) -> float:
     return abs(2 * fraction - 1)  # the published range is symmetric about 0
 
 
-# The code of arXiv:1905.00397: its names, our names, and the level at a fraction of the published range.
+# The operations of Fast AutoAugment (arXiv:1905.00397): for each name in its code, our name, and our level as a function of the
+# fraction of its range.
 FAST_AUTOAUGMENT_LEVELS: Mapping[str, tuple[str, Callable[[float], float]]] = MappingProxyType(
     {
         "ShearX": ("shear_x", _from_middle),  # up to 0.3
@@ -53,7 +54,8 @@ FAST_AUTOAUGMENT_LEVELS: Mapping[str, tuple[str, Callable[[float], float]]] = Ma
     }
 )
 
-# The code of arXiv:1905.05393: the order of its numbers, and the level of a magnitude from 0 to 10 for 32-pixel images.
+# The transforms of PBA (arXiv:1905.05393), in the order of the numbers in its files: our level as a function of the magnitude,
+# from 0 to 10, for 32-pixel images.
 PBA_LEVELS: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {
         "auto_contrast": _no_level,
@@ -74,11 +76,11 @@ PBA_LEVELS: Mapping[str, Callable[[float], float]] = MappingProxyType(
     }
 )
 _COUNTS = (0.2, 0.5)  # cumulative: 20 % of the images get no transform, 30 % get one, 50 % get two
-_NUMBERS = 4 * len(PBA_LEVELS)  # every transform twice, each with a probability and a magnitude
+_NUMBERS = 4 * len(PBA_LEVELS)  # of a policy: every transform twice, each time with a probability and a magnitude
 
 
 def file_and_function(file: str) -> tuple[str, str]:
-    """Return the two parts of `FILE#FUNCTION`; the function is "" if there is none, as a path may contain a #."""
+    """Return the two parts of `FILE#FUNCTION`. The function is "" if there is none, or if a file has this whole name."""
     path, mark, name = file.rpartition("#")
     return (path, name) if mark and name.isidentifier() and not os.path.isfile(file) else (file, "")
 
@@ -97,7 +99,7 @@ def fast_autoaugment(file: str) -> Proposal:
 
 
 def pba(file: str, *, searched: int, epochs: int, epoch_steps: int) -> Schedule:
-    """Read a schedule from a search of `searched` epochs, scaled to a run of `epochs` with `epoch_steps` steps each."""
+    """Read a schedule of a search of `searched` epochs, and stretch it to `epochs` epochs of `epoch_steps` steps each."""
     lines = [(number, text) for number, text in enumerate(read_text(Path(file)).splitlines(), 1) if text.strip()]
     changes = _lineage(file, [_read_change(file, number, text) for number, text in lines])
     starts = [0, *(change.epoch for change in changes)]
@@ -111,7 +113,7 @@ def pba(file: str, *, searched: int, epochs: int, epoch_steps: int) -> Schedule:
 
 
 def _pba_proposal(numbers: list[int]) -> Proposal:
-    """Return the proposal of a policy: the transforms in random order, each with its probability, until 0, 1 or 2 apply."""
+    """Return the proposal that tries the transforms in random order, each with its probability, until 0, 1 or 2 are applied."""
     names = [*PBA_LEVELS, *PBA_LEVELS]
     levels = [PBA_LEVELS[name](numbers[2 * i + 1]) for i, name in enumerate(names)]
     steps = [Step(name, level, level, mirrored=name in _MIRRORED) for name, level in zip(names, levels, strict=True)]
@@ -124,7 +126,7 @@ def _pick_drawn(probabilities: np.ndarray, bits: np.ndarray, generators: Sequenc
 
 
 def _draw_steps(probabilities: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw two steps for each row, [rows, 2]. The index after the last step, that of the identity, is for no step."""
+    """Return the indices of two steps for each row, [rows, 2]. The last step, the identity, stands for no transform."""
     is_drawn = rng.random((rows, len(probabilities))) < probabilities
     order = np.where(is_drawn, rng.random(is_drawn.shape), 2.0)
     first = order.argsort(axis=1)[:, :2]
@@ -164,7 +166,7 @@ class _Change:
     line: int
     trial: Any
     clone: Any  # the trial that was cloned
-    epoch: int  # of the clone
+    epoch: int  # of the cloned trial
     before: list[int]
     after: list[int]
 
@@ -196,7 +198,7 @@ def _read_change(path: str, number: int, text: str) -> _Change:
 
 
 def _lineage(path: str, changes: list[_Change]) -> list[_Change]:
-    """Return the changes that lead to the final policy: each clones the trial of the one before. Drop earlier changes."""
+    """Return the changes that led to the final policy: the last ones, where each clones the trial of the change before it."""
     if not changes:
         raise ValueError(f"{path}: the file has no lines")
     first = max((i + 1 for i in range(len(changes) - 1) if changes[i].trial != changes[i + 1].clone), default=0)

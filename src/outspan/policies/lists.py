@@ -10,7 +10,7 @@ from outspan.files import check_regular
 from outspan.messages import shown, unknown
 
 _MAX_BYTES = 1 << 20
-_MAX_ELEMENTS = 100_000  # of all lists that a function creates; the published files have a few hundred pairs
+_MAX_ELEMENTS = 100_000  # in all lists that a function creates; the published files have a few hundred pairs
 
 
 def find_list(path: Path, name: str) -> ast.expr:
@@ -43,7 +43,7 @@ def find_list(path: Path, name: str) -> ast.expr:
 def _returned(path: str, function: ast.FunctionDef) -> ast.List:
     """Return the list that a function returns. The function may only name lists, add them and return one."""
     lists: dict[str, ast.List] = {}
-    total = 0  # of all lists: a few lines that double a list would fill the memory
+    total = 0  # elements of all lists: a few lines that double a list would fill the memory
     for node in (*function.decorator_list, *function.body):
         match node:
             case ast.Expr(value=ast.Constant()):  # its docstring

@@ -5,10 +5,10 @@ from torch import Tensor
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Return the cross entropy against soft targets [B, classes], averaged, or with reduction="none" one loss per sample."""
+    """Return the mean cross entropy against soft targets [B, classes]. With reduction="none", return one loss per sample."""
     return torch.nn.functional.cross_entropy(logits, targets, reduction=reduction)
 
 
 def smooth(targets: Tensor, smoothing: float) -> Tensor:
-    """Return targets [..., classes] with label smoothing: this fraction of each is spread evenly over the classes."""
+    """Return targets [..., classes] with label smoothing: the fraction `smoothing` is spread evenly over the classes."""
     return (1 - smoothing) * targets + smoothing / targets.shape[-1] if smoothing else targets

@@ -53,12 +53,12 @@ class _Pool:
         self.count = np.searchsorted(ordered, labels, "right") - self.start
 
     def draw(self, fraction: float, rng: np.random.Generator) -> np.ndarray:
-        """Return a partner for each sample of the batch: of the same class with this probability, else of another class."""
+        """Return a partner for each sample: with probability `fraction` of the same class, else of another class."""
         size = len(self.order)
         same, position = rng.random(size) < fraction, rng.random(size)
-        alike = (position * (self.count - 1)).astype(np.int64)
-        alike += self.start + (alike >= self.rank - self.start)  # skip the sample itself
+        own = (position * (self.count - 1)).astype(np.int64)
+        own += self.start + (own >= self.rank - self.start)  # skip the sample itself
         other = (position * (size - self.count)).astype(np.int64)
-        other += self.count * (other >= self.start)  # skip its own class
+        other += self.count * (other >= self.start)  # skip the class of the sample
         exists = np.where(same, self.count > 1, self.count < size)
-        return self.order[np.where(exists, np.where(same, alike, other), self.rank)]
+        return self.order[np.where(exists, np.where(same, own, other), self.rank)]

@@ -56,7 +56,7 @@ class Plain:
         return Batch(execute(inputs, plan, self.preprocess), make_targets(inputs, labels, plan, self.classes), plan)
 
     def draw_several(self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int) -> Plan:
-        """Draw the plans of one step for several seeds as one plan; `labels` are those of all seeds' batches, in order."""
+        """Draw the plans of one step for several seeds as one plan. `labels` has the labels of each seed's batch, in order."""
         size, strength = len(labels) // len(seeds), strength_at(step, self.strength, self.finish, self.steps)
         plan = draw_several(self.propose, self.defaults, size, seeds=seeds, step=step, strength=strength)
         if self.same_class < 0:

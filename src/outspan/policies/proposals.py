@@ -62,8 +62,8 @@ def over_range(name: str, probability: float = 1.0, profile: str = "paper") -> S
 def blend(*steps: Step) -> Proposal:
     """Give every row the mean of its sample under each of these steps alone: the paper's additive composition.
 
-    The row itself gets the first step. Helper rows of the same sample get the others, and the row blends them in one after
-    the other, in bytes. With two steps this is `Image.blend(first, second, 0.5)`.
+    The row itself gets the first step, and helper rows of the same sample get the others. The row blends in the helper rows
+    one after another, in bytes. With two steps this is `Image.blend(first, second, 0.5)`.
     """
     _check_steps("blend", steps)
     if len(steps) < 2 or any(find(step.name).mixes for step in steps):
@@ -120,7 +120,7 @@ def _pick_any(count: int, replacement: bool, bits: np.ndarray, _: Sequence[np.ra
     choices = np.array([count if replacement else count - t for t in range(depth)], dtype=np.uint64)
     chosen = (bits * choices >> np.uint64(20)).astype(np.intp)
     for t in range(1, 0 if replacement else depth):
-        # Index k means the k-th step not taken yet: skip each taken index that is not above it, in ascending order.
+        # Index k is the k-th step that is not taken yet: skip the taken steps up to it, in ascending order.
         for taken in np.sort(chosen[:, :t], axis=1).T if t > 1 else chosen[:, :1].T:
             chosen[:, t] += chosen[:, t] >= taken
     return chosen

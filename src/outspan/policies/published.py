@@ -71,7 +71,7 @@ def autoaugment(data: str = "cifar") -> Proposal:
 
 
 def _published(name: str, probability: str, magnitude: str = "0") -> Step:
-    """Read "rotate 0.7 2": with probability 0.7 at 2/9 of its range."""
+    """Return a published step. "rotate 0.7 2" is a rotation with probability 0.7, at 2/9 of its range."""
     return at_fraction(name, float(magnitude) / 9, float(probability))
 
 
@@ -108,7 +108,7 @@ def _draw_mixed(propose: Proposal, alpha: float, size: int, *, rng: np.random.Ge
 def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float = 1.0) -> Proposal:
     """AugMix (arXiv:1912.02781): `width` chains of 1 to `depth` transforms, mixed with one another and with the image.
 
-    The chains are helper rows. The image's row blends them in one after the other, in bytes. The paper omits color,
+    The chains are helper rows. The row of the image blends in the chains one after another, in bytes. The paper omits color,
     contrast, brightness and sharpness, because its test corruptions contain them, and posterizes to at most 4 bits.
     """
     if not 0 < severity <= 10:
@@ -131,7 +131,7 @@ def _draw_augmix(
     blend = len(chain.names)
     kept = rng.beta(alpha, alpha, (rows, 1))  # the weight of the image itself
     fractions = (1 - kept) * rng.dirichlet(np.full(width, alpha), rows)
-    # The chains are blended in one after the other: a weight is relative to the image and the chains up to this one.
+    # The chains are blended in one after another, so a weight is relative to the image and the chains up to this one.
     totals = np.cumsum(np.concatenate([kept, fractions], axis=1), axis=1)[:, 1:]
     weights = torch.from_numpy((fractions / np.maximum(totals, 1e-12)).clip(0, 1).astype(np.float32))
     helpers = torch.arange(rows * width).view(rows, width) + rows
@@ -166,7 +166,7 @@ DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
     {
         "none": sequence(),
         "cifar": sequence(_CROP, _FLIP, Step("cutout"), _MIX),
-        "cifar-cutout": sequence(_CROP, _FLIP, Step("cutout")),  # as RandAugment, TrivialAugment and AutoAugment use
+        "cifar-cutout": sequence(_CROP, _FLIP, Step("cutout")),  # of RandAugment, TrivialAugment and AutoAugment
         "svhn": sequence(_CROP, Step("cutout")),
         "flip": sequence(_FLIP),
         "imagenet": sequence(Step("resized_crop"), _FLIP, *_JITTER, _MIX),
@@ -184,7 +184,7 @@ BASELINES: Mapping[str, Proposal] = MappingProxyType(
     }
 )
 
-# arXiv:1805.09501, Tables 7 to 9: transform, probability, magnitude of 9.
+# arXiv:1805.09501, Tables 7 to 9: transform, probability, magnitude on a scale from 0 to 9.
 AUTOAUGMENT_PAIRS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "cifar": (

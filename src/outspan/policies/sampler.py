@@ -11,8 +11,8 @@ from outspan.plan import Plan
 from outspan.policies.steps import Proposal, Schedule, Step
 from outspan.transforms.table import find
 
-# Chooses a step for every entry of a plan: 20 random bits per entry, uint64 [rows, depth], and the generator of each batch
-# of rows, in case it needs more randomness -> indices into the table of steps, intp [rows, depth].
+# A function that chooses a step for every entry of a plan. Arguments: 20 random bits per entry, uint64 [rows, depth], and one
+# generator per batch of rows, for more randomness. Result: indices into the table of steps, intp [rows, depth].
 Pick = Callable[[np.ndarray, Sequence[np.random.Generator]], np.ndarray]
 
 
@@ -41,7 +41,7 @@ class _Sampler:
         return self.together(size, [rng], candidates)
 
     def together(self, size: int, generators: Sequence[np.random.Generator], candidates: int = 1) -> Plan:
-        """Return one plan for several batches, one per generator; the rows of each batch are those that it draws alone."""
+        """Return one plan for several batches, one per generator. Each batch has the rows that its generator draws alone."""
         if not self.depth:
             return _empty_plan(size * len(generators), candidates)
         rows = size * candidates
@@ -82,7 +82,7 @@ class _Sampler:
     def _entries(
         self, has_property: np.ndarray, step: np.ndarray, generators: Sequence[np.random.Generator]
     ) -> Iterator[tuple[np.ndarray, int, np.random.Generator]]:
-        """Yield for each batch the flat indices of the entries whose step has a property, the first row, and the generator."""
+        """Yield for each batch the flat indices of the entries whose step has a property, its first row, and its generator."""
         if not has_property.any():
             return
         entries = has_property.take(step).ravel().nonzero()[0]
@@ -106,7 +106,8 @@ def draw_together(draw: Proposal, size: int, generators: Sequence[np.random.Gene
 def merge(proposals: Sequence[Proposal | Schedule], counts: Sequence[int]) -> Proposal | None:
     """Return one proposal that draws `counts[i]` batches of proposal i; None if the proposals differ in depth.
 
-    `draw_together(merge([a, b], [2, 1]), size, generators)` draws two batches of a and one of b, each as a or b alone would.
+    `draw_together(merge([a, b], [2, 1]), size, generators)` draws two batches of a and one of b. Each batch has the rows that
+    a or b draws alone.
     """
     samplers = [proposal for proposal in proposals if isinstance(proposal, _Sampler)]
     depths = {sampler.depth for sampler in samplers if sampler.depth}
@@ -131,7 +132,7 @@ def _pick_merged(
     bits: np.ndarray,
     generators: Sequence[np.random.Generator],
 ) -> np.ndarray:
-    """Choose the steps of `counts[i]` batches with `picks[i]`, for each i. Its steps start at `starts[i]` in the table."""
+    """Choose the steps of `counts[i]` batches with `picks[i]`, for each i, among the steps from index `starts[i]` on."""
     rows, chosen, end = len(bits) // sum(counts), [], 0
     for pick, start, count in zip(picks, starts, counts, strict=True):
         first, end = end, end + count

@@ -4,7 +4,6 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +77,7 @@ class Uncertain:
             raise ValueError(f'loss must be a function of (logits, targets, reduction="none"), got {shown(self.loss)}')
         # The losses of torch.nn fix the reduction when they are constructed.
         if isinstance(self.loss, nn.Module) and "reduction" not in inspect.signature(self.loss.forward).parameters:
-            how = 'a function of (logits, targets, reduction="none"), as torch.nn.functional has'
+            how = 'a function of (logits, targets, reduction="none"), such as those of torch.nn.functional'
             raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
         check_proposal(self.propose)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps)
@@ -89,8 +88,7 @@ class Uncertain:
         strength = strength_at(step, self.strength, self.finish, self.steps)
         scoring = step % self.score_every == 0 and self.keep < self.candidates and strength > 0
         count = self.candidates if scoring else self.keep
-        options = {"seed": self.seed, "step": step, "candidates": count, "strength": strength}
-        plan = draw(self.propose, self.defaults, len(inputs), **options)
+        plan = draw(self.propose, self.defaults, len(inputs), seed=self.seed, step=step, candidates=count, strength=strength)
         augmented = execute(inputs, plan, self.preprocess)
         if not scoring:
             return Batch(augmented, make_targets(inputs, labels, plan, self._count_classes(augmented)), plan)
@@ -107,7 +105,7 @@ class Uncertain:
             losses = losses.view(len(inputs), count)
             score = losses - _entropy(targets).view_as(losses) if self.score == "excess" else losses
         chosen = choose(score, self.keep, self._power, seed=self.seed, step=step)
-        losses, targets = losses.clone(), targets.clone()  # out of inference mode
+        losses, targets = losses.clone(), targets.clone()  # tensors of inference mode cannot be trained on
         return Batch(augmented[chosen], targets[chosen], plan, chosen, losses)
 
     @property
@@ -121,7 +119,7 @@ class Uncertain:
             return _logits(self.model(augmented[:1])).shape[1]
 
 
-def _logits(output: Any) -> Float32[Tensor, "B classes"]:
+def _logits(output: object) -> Float32[Tensor, "B classes"]:
     if not isinstance(output, Tensor) or output.ndim != 2:
         description = f"a tensor {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
         raise ValueError(

@@ -1,9 +1,9 @@
 """Run cells of the paper's tables: train each over several seeds, and record the accuracies."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -11,13 +11,14 @@ import outspan
 from outspan import devices
 from outspan.comparison.statistics import mean_and_std
 from outspan.config import Recipe, check_scale, scaled, stored_recipe
-from outspan.files import commit, write_json
+from outspan.files import Json, commit, write_json
 from outspan.messages import first_line
 from outspan.reproduce.methods import METHODS, POLICY_FILES, needs_file, recipe_of, row_recipe
 from outspan.reproduce.paper import Item, find_item
 from outspan.reproduce.status import missing_data
 from outspan.training import checkpoint
 from outspan.training.pool import Watch, no_progress
+from outspan.training.run import Summary
 from outspan.training.train import train
 
 
@@ -30,7 +31,7 @@ class Cell:
     paper: str
     accuracies: tuple[float, ...] = ()
     why_not: str = ""
-    failed: bool = False  # a run of it was started
+    failed: bool = False  # whether one of its runs failed
 
     @property
     def percent(self) -> str:
@@ -43,7 +44,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The cells of a table that were requested, and the file that has all results so far."""
+    """The requested cells of a table, and the file with all results so far."""
 
     table: str
     scale: float
@@ -66,14 +67,14 @@ class CellRecord:
     paper: str
     seeds: tuple[int, ...]
     accuracies: tuple[float, ...]
-    recipe: Mapping[str, Any]
+    recipe: Mapping[str, Json]
     why_not: str
 
 
 @dataclass(frozen=True)
 class _FinishedRun:
     accuracy: float
-    recipe: Mapping[str, Any]
+    recipe: Mapping[str, Json]
 
 
 def run_table(
@@ -93,7 +94,7 @@ def run_table(
     """Train cells of a table over seeds 0, 1, …, and compare them with the paper. Existing runs in `out` are resumed.
 
     `rows` and `methods` select the cells. `scale` is the fraction of epochs and images. `policy_files` are the published
-    policy files by method. A cell that fails has the reason in `why_not`, and the others are run.
+    policy files by method. If a cell fails, its `why_not` is the reason, and the other cells are still run.
     """
     item = find_item(table)
     if not item.cells:
@@ -103,9 +104,9 @@ def run_table(
         raise ValueError(f"policy_files has {unknown_methods.pop()!r}; only {', '.join(POLICY_FILES)} use a policy file")
     folder = out / table / f"scale-{scale:g}"
     device = device or devices.default_device()
-    options = {"device": device, "compile": compile, "skip_bad": skip_bad, "watch": watch}
+    start = partial(train, device=device, compile=compile, skip_bad=skip_bad)
     planned = list(plan_cells(item, rows, methods, policy_files or {}))
-    cells = tuple(_run_cell(cell, recipe, seeds, scale, folder, **options) for cell, recipe in planned)
+    cells = tuple(_run_cell(cell, recipe, seeds, scale, folder, start, watch) for cell, recipe in planned)
     file = None
     if any(cell.accuracies for cell in cells):
         file = folder / f"{table}.json"
@@ -136,16 +137,16 @@ def plan_cells(
 
 
 def _run_cell(
-    cell: Cell, recipe: Recipe | None, seeds: int, scale: float, folder: Path, *, watch: Watch, **options: Any
+    cell: Cell, recipe: Recipe | None, seeds: int, scale: float, folder: Path, start: Callable[..., Summary], watch: Watch
 ) -> Cell:
-    """Train a cell over its seeds. Without a recipe it is returned as it is."""
+    """Train a cell over its seeds. A cell without a recipe is returned without changes."""
     if recipe is None:
         return cell
     for seed in range(seeds):
         out = folder / cell.row / f"{cell.method}-{seed}"
         try:
             with watch(f"{cell.row} {cell.method}, seed {seed}") as on_step:
-                run = train(replace(scaled(recipe, scale), seed=seed), out=out, on_step=on_step, **options)
+                run = start(replace(scaled(recipe, scale), seed=seed), out=out, on_step=on_step)
         except (ValueError, RuntimeError, OSError, MemoryError) as error:  # out of memory, a full disk
             return replace(cell, why_not=f"seed {seed}: {first_line(error)}", failed=True)
         cell = replace(cell, accuracies=(*cell.accuracies, run.accuracy))

@@ -23,7 +23,7 @@ class Item:
     changes: Mapping[str, RecipeKeys] = field(default_factory=dict)  # by method, changes to its recipe
 
 
-# The rows of the paper's comparisons, and the recipe in recipes/paper of each. It is the recipe of the method "uncertain".
+# The rows of the paper's comparisons, and the file of each in recipes/paper, which is the recipe of the method "uncertain".
 ROWS: Mapping[str, str] = MappingProxyType(
     {
         "cifar10/wrn-28-10": "cifar10-wrn-28-10",
@@ -46,7 +46,7 @@ _TABLE_3 = {
     "svhn/wrn-28-10": ("96.9", "98.1", "-", "-", "98.3", "-", "98.3 ± 0.03"),
     "imagenet/resnet-50": ("76.31", "77.63", "77.60", "-", "77.60", "79.40", "79.14"),
 }
-# Numbers as in the PDF: two tables of Section 5.3 are inside figures, so they are Figures 4 and 5.
+# Tables and figures have the numbers of the PDF. Two tables of Section 5.3 are inside figures: they are Figures 4 and 5.
 PAPER: Mapping[str, Item] = MappingProxyType(
     {
         "table-1": Item("the theory's results, by example", "outspan theory verify"),

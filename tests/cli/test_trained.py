@@ -15,7 +15,7 @@ from outspan.cli import main
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.training import Stopped
-from outspan.training import predict as prediction
+from outspan.training import predicted
 from outspan.training.train import train
 
 
@@ -68,7 +68,7 @@ def trained(tiny, tmp_path, run):
 
 
 def test_predict_takes_folders_and_leaves_out_what_is_no_image(trained, tmp_path, monkeypatch, run):
-    monkeypatch.setattr(prediction, "_FILES_AT_ONCE", 2)  # more than one part
+    monkeypatch.setattr(predicted, "_FILES_AT_ONCE", 2)  # more than one part
     folder = tmp_path / "more" / "deeper"
     folder.mkdir(parents=True)
     for name, value in (("c", 220), ("a", 20), ("b", 220)):
@@ -106,7 +106,7 @@ def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, 
         for name in ("good", "bad"):
             (tmp_path / "texts" / part / name).mkdir(parents=True)
             (tmp_path / "texts" / part / name / "1.txt").write_text(f"a {name} film")
-    assert "texts: the model of the run takes images" in run("evaluate", trained, "--data", tmp_path / "texts", code=2)
+    assert "the model of the run needs images, got texts: data" in run("evaluate", trained, "--data", tmp_path / "texts", code=2)
     np.savez(other, **arrays | {"train_labels": arrays["train_labels"] * 2})
     assert "other.npz: its classes must be that of the run, ['0', '1'], got" in run(
         "evaluate", trained, "--data", other, code=2

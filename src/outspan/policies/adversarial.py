@@ -36,7 +36,7 @@ OPERATIONS = (
 
 
 class Controller(nn.Module):
-    """An LSTM that decides in turn on operations and magnitudes: two of each per sub-policy."""
+    """An LSTM that chooses the operations and magnitudes of a policy, one after another: two of each per sub-policy."""
 
     def __init__(self, operations: int, magnitudes: int, subpolicies: int, *, embedding: int = 32, hidden: int = 100) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Controller(nn.Module):
         state, embedded = None, torch.zeros(policies, self.embedding.embedding_dim)
         choices, logs, entropies = [], torch.zeros(policies), torch.zeros(policies)
         for at in range(self.decisions):
-            head = at % 2  # an operation, then its magnitude
+            head = at % 2  # 0: choose an operation, 1: choose its magnitude
             state = self.lstm(embedded, state)
             logits = self.heads[head](state[0])
             choice = choose(at, logits)
@@ -88,9 +88,9 @@ def standardize(rewards: Tensor) -> Tensor:
 class Adversarial:
     """Augment every sample by `policies` policies, and train a controller to generate policies that raise the loss.
 
-    A policy is `subpolicies` pairs of operations; each sample gets one pair at random. A round is `update_every` steps, in the
-    paper one epoch. After a round the reward of a policy is its mean loss, standardized over the policies. Call `learn` with
-    the losses of every batch.
+    A policy is `subpolicies` pairs of operations; each sample gets one pair at random. A round is `update_every` steps. In the
+    paper it is one epoch. After a round, the reward of a policy is its mean loss, standardized over the policies. Call `learn`
+    with the losses of every batch.
     """
 
     _: KW_ONLY
@@ -113,7 +113,7 @@ class Adversarial:
     seed: int = 0
     controller: Controller = field(init=False, repr=False)
     _optimizer: torch.optim.Adam = field(init=False, repr=False)
-    _sums: Tensor = field(init=False, repr=False)  # of the losses in this round so far, one per policy
+    _sums: Tensor = field(init=False, repr=False)  # sum of the losses in this round so far, by policy
     _samples: int = field(init=False, default=0, repr=False)  # number of samples in the sums
     _generated: tuple[int, Tensor, Proposal] | None = field(init=False, default=None, repr=False)  # the round and its policies
 
@@ -139,15 +139,16 @@ class Adversarial:
         check_batch(inputs, labels, self.preprocess)
         propose = self._policies_of(step // self.update_every)[1]
         strength = strength_at(step, self.strength, self.finish, self.steps)
-        options = {"seed": self.seed, "step": step, "candidates": self.policies, "strength": strength}
-        plan = draw(propose, self.defaults, len(inputs), **options)
+        plan = draw(propose, self.defaults, len(inputs), seed=self.seed, step=step, candidates=self.policies, strength=strength)
         return Batch(execute(inputs, plan, self.preprocess), make_targets(inputs, labels, plan, self.classes), plan)
 
     def learn(self, losses: Float32[Tensor, " BM"], *, step: int) -> None:
         """Add the losses of a batch that this policy returned; at the end of a round, update the controller."""
         if len(losses) % self.policies:
-            raise ValueError(f"losses must be {self.policies} per sample, one of each policy, got {len(losses)} in all")
-        if strength_at(step, self.strength, self.finish, self.steps):  # in the finish all policies do the same
+            raise ValueError(
+                f"losses must have {self.policies} values per sample, one for each policy, got {len(losses)} values in total"
+            )
+        if strength_at(step, self.strength, self.finish, self.steps):  # at strength 0 all policies do the same
             rows = losses.view(-1, self.policies)
             self._sums, self._samples = self._sums.to(losses.device) + rows.sum(0), self._samples + len(rows)
         if (step + 1) % self.update_every == 0 and self._samples:
@@ -179,7 +180,7 @@ class Adversarial:
     def _check_state(self, state: dict[str, Tensor]) -> None:
         expected = {f"controller.{name}": tensor for name, tensor in self.controller.state_dict().items()}
         expected |= {"sums": torch.zeros(self.policies), "images": torch.tensor(0)}
-        if any(name.startswith("adam.") for name in state):  # there are none before the end of the first round
+        if any(name.startswith("adam.") for name in state):  # Adam has no state before the end of the first round
             for name, parameter in self.controller.named_parameters():
                 moments = {"step": torch.tensor(0.0), "exp_avg": parameter, "exp_avg_sq": parameter}
                 expected |= {f"adam.{key}.{name}": tensor for key, tensor in moments.items()}
@@ -195,7 +196,7 @@ class Adversarial:
         return self._generated[1:]
 
     def _proposal(self, decisions: Tensor) -> Proposal:
-        """Return the proposal whose candidate m of a sample comes from policy m, with one of its pairs at random."""
+        """Return the proposal that gives candidate m of a sample a random pair of policy m."""
         steps: list[Step] = []
         for operation, magnitude in decisions.view(-1, 2).tolist():
             steps.append(at_fraction(self.operations[operation], magnitude / (self.magnitudes - 1)))
@@ -209,6 +210,6 @@ class Adversarial:
 
 
 def _pick_by_policy(policies: int, pairs: int, bits: np.ndarray, generators: Sequence[np.random.Generator]) -> np.ndarray:
-    """Choose one of the `pairs` pairs of each row's policy. The rows of a sample have the policies in order."""
+    """Choose one of the `pairs` pairs of each row's policy. Row i has policy i modulo `policies`."""
     policy = np.arange(len(bits))[:, None] % policies
     return 2 * pairs * policy + pick_pair(pairs, bits, generators)

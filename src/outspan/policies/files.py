@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -164,8 +163,8 @@ class _Change:
     """A line of the log of a PBA search: a trial was overwritten by a clone of another."""
 
     line: int
-    trial: Any
-    clone: Any  # the trial that was cloned
+    trial: object
+    clone: object  # the trial that was cloned
     epoch: int  # of the cloned trial
     before: list[int]
     after: list[int]

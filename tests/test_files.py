@@ -5,10 +5,12 @@ import os
 import stat
 import subprocess
 
+import numpy as np
 import pytest
 
+import outspan
 from outspan import files
-from outspan.files import remove_partials, write_whole
+from outspan.files import expand_home, remove_partials, write_whole
 
 
 def test_the_file_is_synced_before_its_rename_and_the_folder_after(tmp_path, monkeypatch):
@@ -73,3 +75,22 @@ def test_commit_is_that_of_the_clone_or_the_variable(tmp_path, monkeypatch):
     assert files.commit() == ""
     monkeypatch.setenv("COMMIT", "abc")
     assert files.commit() == "abc"
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    images, labels = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2
+    np.savez(tmp_path / "few.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    (tmp_path / "recipe.toml").write_text('model = "mlp"\nepochs = 1\n')
+    keys = {"data": "~/few.npz", "batch": 10}
+    outspan.train("~/recipe.toml", policy="none", out="~/run", **keys)
+    assert outspan.load("~/run").recipe.data == str(tmp_path / "few.npz")
+    assert outspan.evaluate("~/run", "~/few.npz").tested.data.name == str(tmp_path / "few.npz")
+    assert len(outspan.load_data("~/few.npz").train) == 20
+    outspan.compare("~/recipe.toml", policies="none,random", seeds=1, out="~/compared", **keys)
+    outspan.measure("~/recipe.toml", transforms="rotate", seeds=2, out="~/measured", **keys)
+    assert (tmp_path / "compared" / "comparison.json").exists()
+    assert (tmp_path / "measured" / "scores.json").exists()
+    assert not (tmp_path / "~").exists()
+    assert str(expand_home("~nobody-of-this-name/x")) == "~nobody-of-this-name/x"

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from outspan.files import HOME, Json
+from outspan.files import HOME, Json, expand_home
 from outspan.limits import LIMITS
 from outspan.messages import first_line, shown, unknown
 from outspan.recipe_keys import StudyKeys
@@ -125,7 +125,7 @@ NounOf = Callable[[str], str]  # from the name of a data set to "images" or "tex
 def read_values(path: Path) -> dict[str, Any]:
     """Return the values in a TOML file, which may have any type."""
     try:
-        with open(_find_recipe(path), "rb") as file:
+        with open(_find_recipe(expand_home(path)), "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
         if path.suffix == ".toml":

@@ -89,9 +89,15 @@ def digest_of(name: str | Path) -> str:
     return digest.hexdigest()
 
 
+def expand_home(name: Path | str) -> Path:
+    """Return a path with the home folder in place of a leading ~."""
+    return Path(os.path.expanduser(name))  # Path.expanduser raises an error for an unknown user
+
+
 def absolute(name: str) -> str:
     """Return the absolute path of a file or folder that exists; any other name unchanged."""
-    return str(Path(name).resolve()) if name and Path(name).exists() else name
+    path = expand_home(name)
+    return str(path.resolve()) if name and path.exists() else name
 
 
 def commit() -> str:

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from outspan.data.decode import opened
-from outspan.files import write_whole
+from outspan.files import expand_home, write_whole
 from outspan.shapes import Images
 
 
@@ -24,14 +24,14 @@ def example_image() -> Images:
 
 def read_image(path: str | Path) -> Images:
     """Read an image file as [1, C, H, W] bytes: C is 1 for grey files and 3 (RGB) for all others."""
-    with opened(Path(path)) as file:
+    with opened(expand_home(path)) as file:
         array = np.array(file.convert("L" if file.mode in ("1", "L", "LA") else "RGB"))
     return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy()).unsqueeze(0)
 
 
 def write_image(images: Images, path: str | Path) -> None:
     """Write the first image of a batch. The suffix of the file name is its format: .png, .jpg, .webp, …"""
-    path = Path(path)
+    path = expand_home(path)
     Image.init()
     file_format = Image.EXTENSION.get(path.suffix.lower())
     if file_format not in Image.SAVE:

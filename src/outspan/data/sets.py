@@ -15,7 +15,7 @@ from outspan.data import published
 from outspan.data.dataset import Data, DataSetEntry, ReadOptions, Source
 from outspan.data.formats import find_format
 from outspan.data.splits import Samples
-from outspan.files import absolute
+from outspan.files import absolute, expand_home
 from outspan.messages import shown, unknown
 
 IMAGENET = "imagenet"
@@ -120,7 +120,7 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
         if absent := missing_files(name):
             raise ValueError(f"{absent[0]}: no such file or folder; {_how_to_get(name)}")
         return SETS[name].read(_root_of(name), options)
-    path = Path(name)
+    path = expand_home(name)
     if (path_format := find_format(path)) is not None:
         return path_format.read(name, path, options)
     if path.is_file():
@@ -157,7 +157,7 @@ def noun_of(name: str) -> str:
     """Return what the samples of a data set are called, by its name or path: "images" or "texts"."""
     if name in SETS:
         return SETS[name].noun
-    path_format = find_format(Path(name)) if name else None
+    path_format = find_format(expand_home(name)) if name else None
     return "images" if path_format is None else path_format.noun
 
 

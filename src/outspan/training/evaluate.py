@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from outspan import devices
+from outspan.files import expand_home
 from outspan.models.evaluating import on_device
 from outspan.shapes import Int64, describe
 from outspan.training.evaluation_data import EvaluationData, load_evaluation_data
@@ -58,7 +59,7 @@ def evaluate(
     run, where = as_trained(run), devices.find_device(device)
     if not isinstance(data, Path | str | None):
         raise ValueError(f"data must be the name or path of data, got {describe(data)}: use outspan.predict for a batch")
-    tested = load_evaluation_data(run, str(data or ""), skip_bad=skip_bad)
+    tested = load_evaluation_data(run, str(expand_home(data)) if data else "", skip_bad=skip_bad)
     with on_device(run.model, where) as model:
         predicted = compute_logits(model, tested.split, run.preprocess, where, on_batch).argmax(1)
     count = len(run.classes)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from outspan.config import Recipe
 from outspan.data.inputs import list_files, make_inputs, read_files
 from outspan.data.splits import Split
+from outspan.files import expand_home
 from outspan.models.evaluating import on_device
 from outspan.shapes import Float32, describe
 from outspan.training.logits import compute_logits
@@ -106,7 +107,7 @@ def _as_paths(inputs: Any, noun: str) -> list[Path]:
     paths = list(inputs) if isinstance(inputs, Iterable) and not isinstance(inputs, str) else [inputs]
     if not all(isinstance(path, str | Path) for path in paths):
         raise ValueError(f"inputs must be paths, or one batch of {noun}, got {describe(inputs)}")
-    return [Path(path) for path in paths]
+    return [expand_home(path) for path in paths]
 
 
 def _raise(error: ValueError) -> None:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from outspan.data.dataset import Data
 from outspan.data.preprocess import make_preprocess
 from outspan.data.sets import hold_out, locate
 from outspan.data.splits import Samples, Split
-from outspan.files import absolute
+from outspan.files import absolute, expand_home
 from outspan.models.from_timm import PUBLISHED_WEIGHTS
 from outspan.policies.files import file_and_function
 from outspan.policies.table import Policy, build_policy, check_noun, find_policy
@@ -105,7 +104,7 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     if recipe.weights in ("", PUBLISHED_WEIGHTS):
         return recipe
     # The file may be missing when a run is resumed.
-    return replace(recipe, weights=str(Path(recipe.weights).resolve()))
+    return replace(recipe, weights=str(expand_home(recipe.weights).resolve()))
 
 
 @contextmanager

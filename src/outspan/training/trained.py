@@ -10,6 +10,7 @@ from torch import nn
 from outspan import devices, models
 from outspan.config import Recipe, stored_recipe
 from outspan.data.preprocess import make_preprocess
+from outspan.files import expand_home
 from outspan.shapes import noun_of_shape
 from outspan.training import checkpoint
 from outspan.training.predicted import Predicted, predict_inputs
@@ -66,7 +67,7 @@ def load(folder: Path | str) -> Trained:
     """
     if not isinstance(folder, Path | str):
         raise ValueError(f"a run must be the path of its folder, or what outspan.load returns, got {type(folder).__name__}")
-    folder = Path(folder)
+    folder = expand_home(folder)
     stored = checkpoint.load(folder)
     if stored is None:
         raise ValueError(f"{folder}: {_why_no_run(folder)}")

@@ -15,7 +15,6 @@ from outspan.config import Recipe
 from outspan.data.sets import Data, load_for
 from outspan.devices import find_device
 from outspan.files import expand_home
-from outspan.files import expand_home
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.runs import Folder, Task, run, title_of
 from outspan.measurement.settings import StudySettings, study_settings

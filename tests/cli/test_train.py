@@ -28,7 +28,7 @@ def test_a_model_that_learnt_nothing_is_said(tmp_path, run):
     assert "Not above the majority-class baseline (60.00 %)." in said
     changes = ("--set", f"data={tmp_path / 'all.npz'}", "--set", "model=mlp", *changes)
     said = run("compare", "--policies", "none,baseline", "--seeds", "1", *changes, tmp_path / "two")
-    assert "Not above the majority-class baseline (60.00 %): none, baseline." in said
+    assert "Not above the majority-class baseline (60.00 %): `none`, `baseline`." in said
 
 
 def test_a_recipe_file_is_changed_by_options(tiny, tmp_path, run):

@@ -38,4 +38,4 @@ def test_the_order_of_policies_does_not_matter():
 def test_policies_that_learned_nothing_are_named():
     assert describe_chance({"none": [0.51, 0.5], "random": [0.9, 0.8]}, 0.5) == ""
     accuracies = {"none": [0.5, 0.4], "random": [0.9, 0.8], "uncertain": [0.5, 0.5]}
-    assert describe_chance(accuracies, 0.5) == "Not above the majority-class baseline (50.00 %): none, uncertain."
+    assert describe_chance(accuracies, 0.5) == "Not above the majority-class baseline (50.00 %): `none`, `uncertain`."

@@ -43,5 +43,5 @@ def describe_chance(accuracies: Mapping[str, Sequence[float]], chance: float) ->
         accuracies: The test accuracies over seeds, by policy.
         chance: The accuracy of always predicting the most frequent class of the test split.
     """
-    names = [name for name, values in accuracies.items() if mean_and_std(values)[0] <= chance]
+    names = [f"`{name}`" for name, values in accuracies.items() if mean_and_std(values)[0] <= chance]
     return f"Not above the majority-class baseline ({100 * chance:.2f} %): {', '.join(names)}." if names else ""

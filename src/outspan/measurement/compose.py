@@ -45,7 +45,7 @@ class Pair:
     second: str
     scores: Scores
     difference: Estimate  # the error of the pair minus the error of the first transform
-    reduction: float  # of the error of the first transform, as a fraction
+    reduction: float  # the fraction by which the pair reduces the error of the first transform
 
     @property
     def is_edge(self) -> bool:
@@ -70,7 +70,7 @@ class CompositionGraph:
     info: StudyInfo
     additive: bool  # whether both outputs are blended, instead of applying one transform after the other
     baseline: Scores
-    transforms: Mapping[str, Scores]  # of each transform alone
+    transforms: Mapping[str, Scores]  # the scores of each transform alone
     pairs: tuple[Pair, ...]
 
     @property

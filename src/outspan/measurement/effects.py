@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["better", "worse", "no significant difference"]
 LEVEL, DRAWS = 0.95, 1000  # confidence level of the intervals, and number of resampled test sets
-FEW = 3  # the first seeds are also scored alone, as in the paper's Appendix B
+FEW = 3  # this number of seeds, the first ones, is also scored alone, as in the paper's Appendix B
 _STORED_VERDICTS = {"no significant difference": "not told apart"}  # the name in scores.json, which must not change
 
 

@@ -17,7 +17,7 @@ _SHARED = (
 
 @dataclass(frozen=True)
 class StudyInfo:
-    """How a study was made, and what affects the reading of its scores."""
+    """How a study was made, and what to consider when reading its scores."""
 
     settings: StudySettings
     seeds: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""A study of mixup: compared with weight decay, by the fraction of same-class partners, and which images it corrects."""
+"""A study of mixup: compared with weight decay, with different fractions of same-class partners, and what it corrects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class Tuning:
     """The chosen weight decay, and how it was chosen."""
 
     weight_decay: float
-    accuracies: Mapping[float, float]  # by weight decay, on held-out training images; empty if there was one value only
+    accuracies: Mapping[float, float]  # by weight decay, on held-out training images; empty if there is only one value
     held_out: int  # number of held-out images
 
     def as_dict(self) -> dict[str, Json]:
@@ -117,8 +117,9 @@ def study_mixup(
     The result is also written to `out`/mixup.json.
 
     Args:
-        weight_decays: the one with the best accuracy on held-out training images is used with mixup. Several need an mlp.
-        fractions: of mixing partners with the class of the image.
+        weight_decays: values to choose from. The value with the best accuracy on held-out training images is used with
+            mixup. More than one value needs an mlp.
+        fractions: fractions of mixing partners that have the class of the image.
 
     The other arguments are those of `measure`.
     """

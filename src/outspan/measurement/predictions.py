@@ -37,7 +37,7 @@ class Predictions:
 
 
 def check_same_samples(predictions: Mapping[str, Predictions]) -> None:
-    """Refuse predictions whose labels, and so whose samples, differ."""
+    """Refuse predictions with different labels, because they are for different samples."""
     first, *others = predictions
     for name in others:
         if not torch.equal(predictions[name].labels, predictions[first].labels):
@@ -49,7 +49,7 @@ def save_predictions(path: Path, predictions: Mapping[str, Predictions], seeds: 
     labels = next(iter(predictions.values())).labels
     arrays = {"labels": labels.numpy(), "seeds": np.array(seeds)}
     arrays |= {name: one.classes.numpy() for name, one in predictions.items()}
-    with open(path, "wb") as file:  # numpy dates every entry 1980
+    with open(path, "wb") as file:  # numpy writes the same date for every entry
         np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 

@@ -51,7 +51,7 @@ def check_keys(study: str, keys: Collection[str]) -> None:
 
 
 def default_probability(data: str) -> float:
-    """Return the probability of a transform in a study, by the name of the data: 0.5 for images, 1 for text (the paper's)."""
+    """Return the probability of a transform in a study of this data: 0.5 for images, 1 for text, as in the paper."""
     return default_recipe(noun_of(data)).probability
 
 

@@ -31,7 +31,7 @@ class Plain:
 
     propose: Proposal | Schedule
     _: KW_ONLY
-    same_class: float = -1.0  # fraction of mixing partners that have the sample's class; -1 does not look at classes
+    same_class: float = -1.0  # fraction of mixing partners that have the sample's class; -1: partners of all classes
     # The settings that all policies share; `Settings` describes them.
     classes: int
     defaults: str | Proposal = "none"

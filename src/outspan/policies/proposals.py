@@ -115,7 +115,7 @@ def pick_pair(pairs: int, bits: np.ndarray, _: Sequence[np.random.Generator]) ->
 
 
 def _pick_any(count: int, replacement: bool, bits: np.ndarray, _: Sequence[np.random.Generator]) -> np.ndarray:
-    """Turn the 20 random bits of each entry into an index below `count`, distinct in each row unless with replacement."""
+    """Turn the 20 random bits of each entry into an index below `count`. Without replacement the indices of a row differ."""
     depth = bits.shape[1]
     choices = np.array([count if replacement else count - t for t in range(depth)], dtype=np.uint64)
     chosen = (bits * choices >> np.uint64(20)).astype(np.intp)

@@ -31,7 +31,7 @@ class _Sampler:
         graded = np.array([find(step.name).graded for step in steps], dtype=np.float32)  # ungraded steps have level 0
         self.low = graded * np.array([step.low for step in steps], dtype=np.float32)
         self.span = graded * np.array([step.high - step.low for step in steps], dtype=np.float32)
-        self.threshold = np.array([step.probability * 2**19 for step in steps])  # of the 19 bits that decide if it is applied
+        self.threshold = np.array([step.probability * 2**19 for step in steps])  # apply a step if its 19 bits are below this
         self.bins = np.array([step.bins for step in steps])
         self.mirrored = np.array([step.mirrored for step in steps], dtype=bool)
         self.placed = np.array([find(step.name).placed for step in steps], dtype=bool)

@@ -35,7 +35,7 @@ class Cell:
 
     @property
     def percent(self) -> str:
-        """The mean accuracy in %, with the standard deviation over several seeds; "-" if there is none."""
+        """The mean accuracy in %, with the standard deviation over several seeds; "-" without accuracies."""
         if not self.accuracies:
             return "-"
         mean, std = mean_and_std(self.accuracies)

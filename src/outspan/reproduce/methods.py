@@ -88,7 +88,7 @@ POLICY_FILES: Mapping[str, PolicyFile] = MappingProxyType(
 
 
 def row_recipe(item: Item, row: str) -> Recipe:
-    """Return the recipe of a row of a table, which is that of the method "uncertain"."""
+    """Return the recipe of a row of a table. It is the recipe of the method "uncertain"."""
     if row not in item.cells:
         raise unknown("row", row, item.cells)
     return read_recipe(recipe_folder() / f"{ROWS[row]}.toml")

@@ -44,7 +44,7 @@ _Content: TypeAlias = _StudyContent | _RunContent | _TableContent  # the keys of
 
 @dataclass(frozen=True)
 class ResultFile:
-    """A file in results/: how its numbers were made, and the cells (row, method) of a table that it has at full scale."""
+    """A file in results/: how its numbers were made, and the cells (row, method) of a table that were run at full scale."""
 
     path: Path
     setting: str
@@ -140,7 +140,7 @@ def _read_result(path: Path) -> ResultFile:
 
 
 def _full_cells(content: _Content) -> tuple[tuple[str, str], ...]:
-    """Return the cells that a result of `reproduce` has at full scale."""
+    """Return the cells of a result of `reproduce` that were run at full scale."""
     if "cells" not in content:
         return ()
     is_full = content["scale"] == 1

@@ -67,7 +67,7 @@ class Case:
 
 
 def make_case(result: str, name: str, *checks: Check) -> Case:
-    """Return a case of its checks."""
+    """Return a case with these checks."""
     return Case(result, name, checks)
 
 

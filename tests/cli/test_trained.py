@@ -14,8 +14,7 @@ from made import make_folder, pixels
 from outspan.cli import main
 from outspan.config import Recipe
 from outspan.data.sets import load
-from outspan.training import Stopped
-from outspan.training import predicted
+from outspan.training import Stopped, predicted
 from outspan.training.train import train
 
 
@@ -106,7 +105,7 @@ def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, 
         for name in ("good", "bad"):
             (tmp_path / "texts" / part / name).mkdir(parents=True)
             (tmp_path / "texts" / part / name / "1.txt").write_text(f"a {name} film")
-    assert "the model of the run needs images, got texts: data" in run("evaluate", trained, "--data", tmp_path / "texts", code=2)
+    assert "the model of the run needs images, got texts" in run("evaluate", trained, "--data", tmp_path / "texts", code=2)
     np.savez(other, **arrays | {"train_labels": arrays["train_labels"] * 2})
     assert "other.npz: its classes must be that of the run, ['0', '1'], got" in run(
         "evaluate", trained, "--data", other, code=2

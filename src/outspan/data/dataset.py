@@ -74,4 +74,4 @@ class DataSetEntry:
     folder: str = ""  # where it is downloaded to, in that folder
     sources: tuple[Source, ...] = ()  # archives are unpacked
     origin: str = ""  # where to get it, if it cannot be downloaded
-    is_local: bool = False  # whether a folder of this name in the current folder comes first
+    is_local: bool = False  # whether a folder of this name in the current folder is used first

@@ -60,7 +60,7 @@ def opened(path: Path) -> Iterator[Image.Image]:
 def center_box(width: int, height: int, to_width: int, to_height: int) -> tuple[float, float, float, float]:
     """Return the largest centered box with the target's aspect ratio: left, top, right, bottom."""
     scale = min(width / to_width, height / to_height)
-    # A rounding error must not leave the image.
+    # In spite of rounding errors, the box must be inside the image.
     half_x, half_y = min(scale * to_width, width) / 2, min(scale * to_height, height) / 2
     return width / 2 - half_x, height / 2 - half_y, width / 2 + half_x, height / 2 + half_y
 

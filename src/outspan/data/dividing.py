@@ -10,7 +10,7 @@ _TEST_DIVISOR = 5  # about one sample in five is for testing
 def pick_test_rows(names: Sequence[str], classes: Sequence[Hashable]) -> set[int]:
     """Return the rows of an undivided data set that are for testing: about a fifth, each picked by its own name.
 
-    A class of which all rows would be picked stays in train as a whole. If no row would be picked, one is.
+    If all rows of a class would be picked, the class stays in train. If no row would be picked, one row is picked.
     """
     draws = [derive(0, "test", name) for name in names]
     members: dict[Hashable, list[int]] = {}

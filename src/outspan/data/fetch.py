@@ -86,7 +86,7 @@ def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], No
 
 
 def _unpack(path: Path) -> None:
-    """Extract the files of the archive's top folder beside it, without links and paths that lead elsewhere."""
+    """Extract the files of the archive's top folder into the folder of the archive. Links and outside paths are skipped."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:

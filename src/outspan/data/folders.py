@@ -17,9 +17,10 @@ _SPLITS = {"train", "training", "test", "testing", *_VALIDATION}
 
 
 def list_folder(path: Path) -> tuple[Listing, Listing, Listing | None, tuple[str, ...]]:
-    """Return the files and labels of train, test and, if there are both `val` and `test`, validation; and the classes.
+    """Return the files and labels of the splits train, test and validation, and the classes.
 
-    Each split is a folder of class folders. Without a folder `test`, `val` is the test split. Class folders alone are divided.
+    Each split is a folder of class folders. The validation split is None unless there are both `val` and `test`. Without
+    `test`, `val` is the test split. Class folders alone are divided into train and test.
     """
     if is_undivided(path):
         classes = _classes(path)
@@ -34,7 +35,7 @@ def list_folder(path: Path) -> tuple[Listing, Listing, Listing | None, tuple[str
         if not split.is_dir():
             raise ValueError(
                 f"{path}: needs the folders train and val (or test), each with one folder per class; {split} is missing"
-                " (a folder of class folders alone will do, too)"
+                " (a folder of class folders alone is accepted, too)"
             )
     classes = _classes(path / "train")
     if not classes:
@@ -61,7 +62,7 @@ def is_undivided(path: Path) -> bool:
     if not path.is_dir():
         return False
     classes = _classes(path)
-    files = (file for name in classes for file in (path / name).iterdir())  # not deeper: splits hold classes, classes images
+    files = (file for name in classes for file in (path / name).iterdir())  # not deeper: a split contains class folders
     return not {name.casefold() for name in classes} & _SPLITS and any(file.suffix.lower() in SUFFIXES for file in files)
 
 

@@ -121,7 +121,7 @@ class Files:
             raise ValueError(str(error).strip().splitlines()[-1].removeprefix("ValueError: ")) from None
 
     def _note(self, replaced: Tensor) -> None:
-        """Count the unreadable files. One more than allowed is refused by name."""
+        """Count the unreadable files. If there are more than allowed, raise a ValueError that names the last one."""
         for row in replaced[replaced >= 0].tolist():
             path = self.paths[row]
             if path in self.bad:
@@ -146,7 +146,7 @@ def _cores() -> int:
 
 @dataclass(frozen=True, eq=False)
 class _FileKey:
-    """A file that equals its copies: the content is compared only if name, folder name and size are the same."""
+    """A key of a file. Copies have equal keys: the contents are compared if name, folder name and size are the same."""
 
     path: Path
     identity: Hashable

@@ -25,9 +25,9 @@ class _Format:
     """How files of one noun are recognized, read and collected."""
 
     suffixes: Collection[str]
-    read: Callable[[Path, tuple[int, ...]], Any]  # a file, for a model of this shape
-    collect: Callable[[list[Any], Tensor, tuple[int, ...]], Samples]  # what was read, with labels
-    convert: Callable[[Any, tuple[int, ...]], list[Any] | None]  # samples in memory as `read` returns them; None for paths
+    read: Callable[[Path, tuple[int, ...]], Any]  # reads a file for a model with inputs of this shape
+    collect: Callable[[list[Any], Tensor, tuple[int, ...]], Samples]  # makes samples of what was read, and of labels
+    convert: Callable[[Any, tuple[int, ...]], list[Any] | None]  # returns samples in memory as `read` does; None for paths
     check: Callable[[Path], None] = lambda path: None  # refuses a file by its name
 
 
@@ -60,7 +60,7 @@ def _convert_images(inputs: Any, shape: tuple[int, ...]) -> list[Tensor] | None:
 
 
 def _convert_texts(inputs: Any, shape: tuple[int, ...]) -> list[str] | None:
-    """Return a list of texts; None for paths."""
+    """Return texts as a list; None for paths."""
     if isinstance(inputs, str | Path) or not isinstance(inputs, Sequence):
         if isinstance(inputs, str | Tensor | np.ndarray):
             raise ValueError(f"texts must be a list of strings, or paths of .txt files, got {type(inputs).__name__}")
@@ -88,7 +88,7 @@ _FORMATS: Mapping[str, _Format] = MappingProxyType(
 
 
 def list_files(paths: Sequence[Path], noun: str) -> list[Path]:
-    """Return the files, and the files below the folders in the order of their names, of "images" or "texts"."""
+    """Return the files of paths: a path that is a file, and all "images" or "texts" below a folder, sorted by name."""
     file_format, result = _FORMATS[noun], []
     for path in paths:
         file_format.check(path)

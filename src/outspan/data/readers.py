@@ -97,7 +97,7 @@ def _elements(data: memoryview) -> list[tuple[int, memoryview]]:
             at += 8
             continue
         if at + 8 + size > len(data):
-            raise ValueError(f"an element of {size:,} bytes where {len(data) - at - 8:,} are left")
+            raise ValueError(f"an element has {size:,} bytes, but only {len(data) - at - 8:,} are left")
         elements.append((type_, data[at + 8 : at + 8 + size]))
         at += 8 + size + (-size % 8 if type_ != _COMPRESSED else 0)
     return elements

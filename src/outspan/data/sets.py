@@ -88,7 +88,7 @@ def root() -> Path:
 
 
 def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
-    """Return the data of a recipe: all of it, or a fraction, evenly spaced and at least two batches."""
+    """Return the data of a recipe. A fraction takes evenly spaced samples of each split, at least two batches."""
     columns = recipe.text_column, recipe.label_column
     data = load(recipe.data, size=recipe.size, skip_bad=skip_bad, columns=columns)
     if recipe.crop == "resized" and not data.train.is_croppable:
@@ -147,7 +147,7 @@ def _how_to_get(name: str) -> str:
 
 
 def locate(name: str) -> str:
-    """Return the absolute path of data that is a file or folder, so that any working directory will do; else its name."""
+    """Return the absolute path of data that is a file or folder. Any other name is returned unchanged."""
     if name in SETS and not (SETS[name].is_local and Path(name).exists()):
         return name
     return absolute(name)

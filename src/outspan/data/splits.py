@@ -32,7 +32,7 @@ class Samples(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of a sample as the model sees it: [C, H, W] of images, [T] of tokenized texts, else empty."""
+        """The shape of a sample as the model sees it: [C, H, W] of images, [T] of tokenized texts, () of other texts."""
         ...
 
     @cached_property

@@ -31,7 +31,7 @@ Row = tuple[str, str, str]  # its place for error messages, its text, its label
 
 
 def is_text(path: Path) -> bool:
-    """Return whether a path holds text: a table, or a folder of tables or of class folders with .txt files."""
+    """Return whether a path holds texts: a table, or a folder of tables or of class folders with .txt files."""
     if path.is_dir():
         return _has_tables(path) or next(path.glob("train/*/*.txt"), None) is not None
     return is_table(path)

@@ -99,7 +99,7 @@ def is_perceptron(name: str) -> bool:
 
 
 def locate(name: str) -> str:
-    """Return the absolute path of a model that is a folder, so that any working directory will do; else its name."""
+    """Return the absolute path of a model that is a folder. Any other name is returned unchanged."""
     return absolute(name) if _matches(name)[0][1].is_path else name
 
 

@@ -115,7 +115,7 @@ def save(folder: Path, tensors: Mapping[str, Tensor], metadata: RunMetadata | En
 
 
 def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors that share no memory, as safetensors requires. Tied weights share memory: the file stores each of them."""
+    """Return tensors that share no memory, as safetensors requires. Tied weights share memory: each is stored."""
     result: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -153,7 +153,7 @@ def _load(folder: Path, checks: Mapping[str, Check]) -> tuple[dict[str, Tensor],
         try:
             return _read(path, checks)
         except ValueError as error:
-            damaged[path.name] = str(error).removeprefix(f"{path}: ")  # try the one before
+            damaged[path.name] = str(error).removeprefix(f"{path}: ")  # the one before it may be complete
     if damaged:
         reason = next(iter(damaged.values()))
         how = "remove them to start over, or use the version of outspan that wrote them"

@@ -49,7 +49,7 @@ def add_epoch(out: Path, epoch: int, counts: Counts) -> None:
 
 
 def read(out: Path) -> list[Line]:
-    """Return the lines of a run, one per epoch; a ValueError if it has none."""
+    """Return the lines of a run, one per epoch. If there are none, raise a ValueError."""
     try:
         lines = [json.loads(line) for line in (out / FILE).read_text().splitlines()]
     except FileNotFoundError:
@@ -97,9 +97,9 @@ def most_changed(fractions: Mapping[str, Sequence[float]], *, count: int = 5) ->
 def with_marked(
     fractions: Mapping[str, Sequence[float]], marked: Sequence[str]
 ) -> tuple[dict[str, Sequence[float]], list[str]]:
-    """Return the fractions, with 0 for marked compositions that were never chosen, and the normalized marked names.
+    """Add marked compositions that were never chosen to the fractions, with 0. Return the fractions and the marked names.
 
-    Both orders of a pair are one composition. An unknown transform is a ValueError.
+    Both orders of a pair are one composition: the parts of a name are sorted. An unknown transform is a ValueError.
     """
     names = list(dict.fromkeys("+".join(sorted(part.strip() for part in name.split("+"))) for name in marked))
     for part in (part for name in names if name not in fractions for part in name.split("+")):

@@ -76,9 +76,9 @@ def build_draws(
 
 
 def _merge_neighbours(groups: Sequence[Group]) -> list[Group]:
-    """Return as few groups as possible, in the same order."""
+    """Merge neighbouring groups where possible. The order stays the same."""
     merged: list[Group] = []
-    parts: list[Group] = []  # of the last merged group
+    parts: list[Group] = []  # the groups that the last merged group consists of
     for group in groups:
         joined = _merge([*parts, group]) if parts else None
         if joined is None:
@@ -91,7 +91,7 @@ def _merge_neighbours(groups: Sequence[Group]) -> list[Group]:
 
 
 def _merge(groups: Sequence[Group]) -> Group | None:
-    """Return one group that draws what these draw, or None if there is none."""
+    """Return one group that draws the same plans as these groups, or None if they cannot be merged."""
     policies = [group.policy for group in groups]
     if len({(policy.defaults, policy.same_class) for policy in policies}) > 1:
         return None

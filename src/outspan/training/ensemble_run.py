@@ -107,7 +107,7 @@ class EnsembleRun:
         self.loss_queue.add(Outcome(self.step - 1, losses.mean(1)))
 
     def _read(self, outcome: Outcome, losses: list[float]) -> float:
-        """Return the mean loss; a loss that is not finite is refused, with the member that has it."""
+        """Return the mean loss. A loss that is not finite raises `Diverged`, which names the member."""
         for recipe, loss in zip(self.members, losses, strict=True):
             if not math.isfinite(loss):
                 name = augmentation_of(recipe)
@@ -120,7 +120,7 @@ class EnsembleRun:
         self.loss_queue.read()
 
     def save(self) -> None:
-        """Write a checkpoint, except at the end: then the caller stores what the members predict."""
+        """Write a checkpoint, except after the last step: then the caller stores the predictions of the members."""
         self.loss_queue.read()
         if self.out is None or self.step == self.steps:
             return

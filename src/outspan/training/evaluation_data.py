@@ -82,7 +82,10 @@ def _load_other(run: Trained, name: str, skip_bad: int) -> tuple[Data, Part]:
 
 
 def _load_divided(run: Trained, name: str, skip_bad: int) -> Data | None:
-    """Return the data divided as in the run if the run trained on it: same path, or same content elsewhere; else None."""
+    """Return the data, divided as in the run, if the run was trained on it. Otherwise return None.
+
+    The run was trained on it if its path is that of the data of the run, or if it has the same content.
+    """
     try:
         data = load_for(replace(run.recipe, data=name), skip_bad=skip_bad)
         train = hold_out(data.train, run.recipe.validation, run.recipe.seed)[0]
@@ -99,7 +102,7 @@ def _load_divided(run: Trained, name: str, skip_bad: int) -> Data | None:
 
 
 def _count_trained_on(run: Trained, test: Samples) -> int:
-    """Return how many of the tested samples the run was trained on, if its data is still there."""
+    """Return how many of the tested samples the run was trained on; 0 if its data no longer exists or has changed."""
     path = Path(run.recipe.data)
     if path.is_absolute() and not path.exists():
         return 0

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_MAX_SHAPES = 4  # recorded: a full batch, the last batch of an epoch, and two in reserve
+_MAX_SHAPES = 4  # number of recorded shapes: a full batch, the last batch of an epoch, and two in reserve
 
 
 class RecordedFunction:
@@ -31,7 +31,7 @@ class RecordedFunction:
         return output, kept
 
     def is_new(self, *inputs: Tensor) -> bool:
-        """Return whether these shapes are not recorded yet and may still be."""
+        """Return whether these shapes are not recorded yet and can still be recorded."""
         return len(self.graphs) < _MAX_SHAPES and _key(inputs) not in self.graphs
 
     def record(self, *inputs: Tensor) -> None:

@@ -15,7 +15,7 @@ except ImportError:  # Windows
 
 _PATIENCE = 5.0  # seconds: a killed process keeps its lock until the system has removed it
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-_warned_devices: set[int] = set()  # file systems without locks that a warning has named
+_warned_devices: set[int] = set()  # file systems without locks, for which a warning was given
 _handles: set[int] = set()  # open lock files of this process; a forked child inherits them
 
 

@@ -21,7 +21,7 @@ from outspan.messages import shown
 from outspan.training import OnStep, Progress, Stopped
 
 Watch = Callable[[str], AbstractContextManager[OnStep | None]]  # from the title of a run to its `on_step`
-Job = Callable[..., Any]  # a run; called with `on_step`; for another process, `functools.partial` of a function
+Job = Callable[..., Any]  # a run, called with `on_step`; a process needs one that can be pickled, e.g. a `functools.partial`
 
 
 def no_progress(title: str) -> AbstractContextManager[None]:
@@ -168,7 +168,7 @@ def _request_stop(pipes: Iterable[Any]) -> None:
 
 
 def _drain(pipe: Any) -> None:
-    """Read until the process closes its end: a process that waits until a large result is read would never end."""
+    """Read until the process closes its end of the pipe. A process whose large result is not read would never end."""
     with suppress(EOFError, OSError):
         while True:
             pipe.recv_bytes()
@@ -185,7 +185,7 @@ def _interrupts_blocked() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    resource_tracker.ensure_running()  # started later, it would unblock SIGINT
+    resource_tracker.ensure_running()  # if it started later, it would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
@@ -194,7 +194,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def _work(pipe: Any, formatwarning: Callable[..., str]) -> None:
-    """Set up a process with one thread that formats warnings as its parent does and ends with its parent. Then serve."""
+    """Execute runs in this process, with one thread. It formats warnings as its parent does, and ends with its parent."""
     warnings.formatwarning = formatwarning
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()

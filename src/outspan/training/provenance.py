@@ -118,7 +118,7 @@ def check_same_data(now: DataMetadata, stored: DataMetadata, out: Path) -> None:
 
 
 def check_same_value(key: str, now: object, stored: object, out: Path) -> None:
-    """Refuse data with another value of a key, such as the shape, than the data of the run in this folder."""
+    """Refuse data if a value, e.g. its shape, differs from the one that the run in this folder stored."""
     if now == stored:
         return
     if key in ("policy_file", "weights"):

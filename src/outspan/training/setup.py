@@ -84,7 +84,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
 
 
 def _hold_out(recipe: Recipe, data: Data) -> tuple[Samples, Samples | None]:
-    """Return the training samples and the validation split: held out of train, or that of the data, or None."""
+    """Return the training samples, and the validation samples: those held out of train, those of the data, or None."""
     train, validation = hold_out(data.train, recipe.validation, recipe.seed)
     if validation is not None and data.validation is not None:
         raise ValueError(f"validation must be 0 for data that has a validation split, got {recipe.validation}")

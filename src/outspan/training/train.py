@@ -36,7 +36,7 @@ def train(
     on_step: OnStep | None = None,
     **keys: Unpack[RecipeKeys],
 ) -> Summary:
-    """Train a classifier into a folder, or resume the run in that folder; a finished run returns its summary at once.
+    """Train a classifier in a folder, or resume the run in that folder. A finished run returns its summary at once.
 
     Example::
 

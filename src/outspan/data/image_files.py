@@ -165,7 +165,10 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
         self.files, self.crops = files, crops
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int]:
-        """Return (image, label, -1). If the file is unreadable, return another image of its class, and the row of the file."""
+        """Return (image, label, -1).
+
+        If the file is unreadable, return another image of its class, and the row of the unreadable file.
+        """
         label = self.files.labels[row]
         try:
             return self._read(row), label, -1

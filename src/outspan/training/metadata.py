@@ -131,7 +131,7 @@ RUN_CHECKS: Mapping[str, Check] = MappingProxyType(
         ),
     }
 )
-# Of several models that are trained at once.
+# The same for several models that are trained at once.
 ENSEMBLE_CHECKS: Mapping[str, Check] = MappingProxyType(
     {**_STEP, "members": (lambda value: _is_list(value, lambda one: type(one) is dict, 1), "a list of recipes")}
 )

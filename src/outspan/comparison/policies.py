@@ -18,7 +18,7 @@ from outspan.files import write_json
 from outspan.messages import shown
 from outspan.policies.table import check_noun, check_recipe, find_policy, policies_with_crops
 from outspan.recipe_keys import RecipeKeys
-from outspan.training.pool import Watch, named, run_all, unwatched
+from outspan.training.pool import Watch, no_progress, run_all, run_with_title
 from outspan.training.run import Summary
 from outspan.training.train import train
 
@@ -89,7 +89,7 @@ def compare(
     jobs: int = 1,
     device: str | None = None,
     skip_bad: int = 0,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
     **keys: Unpack[RecipeKeys],
 ) -> Comparison:
     """Train each policy with the seeds 0, 1, …, and return the test accuracies.
@@ -128,7 +128,8 @@ def compare(
     for policy, seed in order:  # the slowest first, so that no slow run is left alone at the end
         title, folder = f"{policy}, seed {seed}", out / f"{policy}-{seed}"
         options = {"out": folder, "device": device, "skip_bad": skip_bad}
-        tasks[policy, seed] = title, partial(named, title, partial(train, replace(recipes[policy], seed=seed), **options))
+        job = partial(train, replace(recipes[policy], seed=seed), **options)
+        tasks[policy, seed] = title, partial(run_with_title, title, job)
     summaries = dict(zip(tasks, run_all(list(tasks.values()), jobs=jobs, watch=watch), strict=True))
     by_policy = {policy: [summaries[policy, seed] for seed in range(seeds)] for policy in recipes}
     chance = max(runs[0].chance for runs in by_policy.values())

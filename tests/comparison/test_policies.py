@@ -38,8 +38,8 @@ def test_the_result_is_what_the_runs_and_the_file_say(tiny, tmp_path):
         assert entry.mean == pytest.approx(sum(entry.accuracies) / 2)
     stored = json.loads((out / "comparison.json").read_text())
     assert stored == result.as_dict()
-    assert set(stored) == {"recipe", "seeds", "policies"}
-    assert set(stored["policies"]["none"]) == {"test_accuracy", "mean", "std", "seconds"}
+    assert set(stored) == {"recipe", "equal", "seeds", "policies", "budgets", "differences"}
+    assert set(stored["policies"]["none"]) == {"test_accuracy", "mean", "std", "steps", "epochs", "seconds"}
     assert {"policy", "seed"}.isdisjoint(stored["recipe"])
     assert len(result.figure().axes[0].get_lines()) == 2
     assert result.chance == 0.5

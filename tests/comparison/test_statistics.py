@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from outspan.comparison.statistics import describe_chance, describe_lead, mean_and_std
+from outspan.comparison.statistics import compute_differences, describe_chance, describe_lead, mean_and_std
 
 
 def test_mean_and_std_by_hand():
@@ -12,22 +12,51 @@ def test_mean_and_std_by_hand():
 
 
 def test_a_lead_is_significant_only_beyond_its_margin():
-    clear = {"none": [0.90, 0.91, 0.92], "uncertain": [0.95, 0.96, 0.97]}
-    assert describe_lead(clear) == (
-        "uncertain leads none by 5.00 points. The difference is significant (95 % margin: 2.27 points)."
-    )
-    close = {"none": [0.90, 0.95, 0.92], "uncertain": [0.93, 0.91, 0.96]}
-    assert "The difference is not significant with 3 seeds" in describe_lead(close)
-    assert "With one seed per policy the significance is unknown" in describe_lead({"none": [0.9], "uncertain": [0.95]})
-    assert describe_lead({"none": [0.9]}) == "Only one policy: nothing to compare."
+    clear = {"none": [0.90, 0.91, 0.92], "uncertain": [0.95, 0.97, 0.97]}
+    assert describe_lead(clear) == [
+        "`uncertain` leads `none` by 5.33 ± 1.43 points (significant).",
+        "Use `uncertain`: it is significantly better than all others.",
+    ]
+    close = {"none": [0.90, 0.95, 0.92], "uncertain": [0.93, 0.91, 0.96], "random": [0.5, 0.51, 0.5]}
+    assert describe_lead(close) == [
+        "`uncertain` leads `none` by 1.00 ± 10.83 points (not significant).",
+        "`random` trails `uncertain` by 43.00 ± 7.45 points (significant).",
+        "Use `uncertain` or `none`: they are not significantly different with 3 seeds.",
+    ]
+    assert describe_lead({"none": [0.9], "uncertain": [0.95], "random": [0.8]}) == [
+        "`uncertain` leads `none` by 5.00 points. With one seed per policy the significance is unknown.",
+        "`random` trails `uncertain` by 15.00 points.",
+    ]
+    assert describe_lead({"none": [0.9]}) == ["Only one policy: nothing to compare."]
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 8])
+@pytest.mark.parametrize("seeds", [2, 3, 8, 20])
 def test_equal_policies_differ_significantly_once_in_twenty(seeds):
     draw = np.random.Generator(np.random.Philox(seeds))
     drawn = draw.normal(0.9, 0.01, (2000, 2, seeds))
-    claims = ["The difference is significant" in describe_lead({"a": one, "b": other}) for one, other in drawn.tolist()]
+    claims = [compute_differences({"a": one, "b": other})[0].significant for one, other in drawn.tolist()]
     assert 0.025 < np.mean(claims) < 0.065
+
+
+def test_the_margin_is_that_of_a_paired_t_test():
+    """By hand: the differences 1, 2, 3 have mean 2 and standard deviation 1, and t is 4.303 for 2 degrees of freedom."""
+    (difference,) = compute_differences({"a": [0.0, 10.0, 5.0], "b": [1.0, 12.0, 8.0]})
+    assert (difference.better, difference.worse) == ("b", "a")
+    assert difference.mean == pytest.approx(2)
+    assert difference.margin == pytest.approx(4.303 / 3**0.5)
+    assert not difference.significant
+
+
+def test_what_all_runs_of_a_seed_share_does_not_count():
+    """Each seed has its own level, which differs by far more than the policies do."""
+    levels = np.random.Generator(np.random.Philox(0)).normal(0.8, 0.05, 3)
+    (difference,) = compute_differences({"a": levels.tolist(), "b": (levels + np.array([0.010, 0.011, 0.012])).tolist()})
+    assert difference.significant
+
+
+def test_every_two_policies_are_compared():
+    pairs = compute_differences({"a": [1.0, 1.0], "b": [3.0, 3.0], "c": [2.0, 2.0]})
+    assert [(pair.better, pair.worse) for pair in pairs] == [("b", "c"), ("b", "a"), ("c", "a")]
 
 
 def test_the_order_of_policies_does_not_matter():

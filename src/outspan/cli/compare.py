@@ -1,8 +1,11 @@
 """Commands that train several recipes: compare and grid."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,26 +14,37 @@ from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.files import write_whole
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from outspan.comparison.result import PolicyResult
+
 
 def compare_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="Output folder for the runs, the plot and the results.")],
     recipe: RecipeFile = None,
     data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
     model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
-    policies: Annotated[str, typer.Option(help="Comma-separated policies.")] = "none,random,uncertain",
+    policies: Annotated[str, typer.Option(help="Comma-separated policies.")] = "none,random,auto",
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs per policy (seeds 0, 1, …).")] = 3,
+    equal: Annotated[
+        str, typer.Option(help="What all policies get: the same number of `epochs`, or the same `time`.")
+    ] = "epochs",
+    minutes: Annotated[float | None, typer.Option(help="With --equal time: minutes of training of each run.")] = None,
+    budgets: Annotated[str, typer.Option(help="With --equal time: multiples of the time, e.g. 1,2,4.")] = "1",
     changes: Set = None,
     jobs: Jobs = 1,
     skip_bad: SkipBad = 0,
 ) -> None:
     """Compare policies: train each with several seeds.
 
-    Prints a table of test accuracies, and whether the best policy is significantly better. Finished runs are not repeated.
+    Prints a table of test accuracies, which policies lead and trail, and whether the differences are significant.
+    With --equal time, the time of a step is measured first. Then all policies train for as long as the fastest one
+    needs for the epochs of the recipe. Finished runs are not repeated.
 
-    Example: outspan compare --policies none,random,uncertain --seeds 3 --set transforms=geometric -o runs/compared
+    Example: outspan compare --policies none,random,auto --seeds 3 --equal time -o runs/compared
     """
     from rich.console import Console
-    from rich.table import Table
 
     from outspan.comparison.policies import compare
 
@@ -39,21 +53,46 @@ def compare_command(
         policies=policies,
         seeds=seeds,
         out=out,
+        equal=equal,
+        minutes=minutes,
+        budgets=_parse_budgets(budgets),
         jobs=jobs,
         skip_bad=skip_bad,
         watch=partial(training_progress, reads=jobs == 1),
         **recipe_keys(changes, data=data, model=model),
     )
-    table = Table("policy", "test accuracy, %", "seconds per run", box=None, header_style="bold", pad_edge=False)
-    for policy, entry in result.policies.items():
-        std = f" ± {100 * entry.std:.2f}" if seeds > 1 else ""
-        table.add_row(policy, f"{100 * entry.mean:.2f}{std}", f"{entry.seconds:.1f}")
-    Console().print(table)
+    for multiple, entries in sorted(result.budgets.items()):
+        if len(result.budgets) > 1:
+            echo(f"budget {multiple:g}")
+        Console().print(_table(entries))
     for sentence in result.verdicts:
         echo(sentence)
-    figure = result.figure()
-    write_whole(out / "accuracy.png", lambda partial: figure.savefig(partial, format="png"))
-    echo(f"wrote {out / 'accuracy.png'}")
+    if seeds > 1:
+        echo("± after a difference: half the width of its 95 % confidence interval, paired by seed.")
+    figures = {"accuracy.png": result.figure()} | ({"frontier.png": result.frontier()} if len(result.budgets) > 1 else {})
+    for name, figure in figures.items():
+        write_whole(out / name, lambda partial, figure=figure: figure.savefig(partial, format="png"))
+        echo(f"wrote {out / name}")
+
+
+def _parse_budgets(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--budgets must be numbers separated by commas, e.g. 1,2,4, got {text!r}") from None
+
+
+def _table(entries: Mapping[str, PolicyResult]) -> Table:
+    """Return the table of the policies of one budget."""
+    from rich.table import Table
+
+    columns = ("policy", "test accuracy, %", "epochs", "steps", "seconds per run")
+    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
+    for policy, entry in entries.items():
+        std = f" ± {100 * entry.std:.2f}" if len(entry.accuracies) > 1 else ""
+        numbers = f"{100 * entry.mean:.2f}{std}", f"{entry.epochs:.4g}", f"{entry.steps:,}", f"{entry.seconds:.1f}"
+        table.add_row(policy, *numbers)
+    return table
 
 
 def grid_command(

@@ -1,91 +1,38 @@
-"""Train several policies with several seeds each, and compare their test accuracies."""
+"""Train several policies with several seeds each, for the same number of epochs or the same time, and compare them."""
 
 import itertools
+import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
-from outspan.comparison.statistics import describe_chance, describe_lead, mean_and_std
+from outspan.comparison.equal_time import plan_budget
+from outspan.comparison.result import Comparison, PolicyResult, summarize
 from outspan.config import Recipe, build_recipe
-from outspan.data.sets import noun_of
+from outspan.data.sets import load_for, noun_of
 from outspan.devices import find_device
-from outspan.files import write_json
+from outspan.files import expand_home
 from outspan.messages import shown
 from outspan.policies.table import check_noun, check_recipe, find_policy, policies_with_crops
 from outspan.recipe_keys import RecipeKeys
 from outspan.training.pool import Watch, no_progress, run_all, run_with_title
-from outspan.training.run import Summary
 from outspan.training.train import train
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-FILE = "comparison.json"
-
-
-@dataclass(frozen=True)
-class PolicyResult:
-    """The runs of one policy."""
-
-    accuracies: tuple[float, ...]  # on the test split after the last epoch, by seed
-    mean: float
-    std: float  # the sample standard deviation over seeds, 0 for one seed
-    seconds: float  # mean training time of a run
-    curves: tuple[tuple[float, ...], ...]  # the test accuracy after each epoch, by seed
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The result of `compare`: the test accuracies of each policy, with the same recipe and the same seeds."""
-
-    recipe: Recipe  # its policy and seed are not used
-    policies: Mapping[str, PolicyResult]
-    chance: float  # the accuracy of always predicting the most frequent class of the test split
-
-    @property
-    def verdicts(self) -> tuple[str, ...]:
-        """Sentences: which policy is best, whether its lead is significant, and which policies are not above `chance`."""
-        accuracies = {name: result.accuracies for name, result in self.policies.items()}
-        sentences = (describe_lead(accuracies), describe_chance(accuracies, self.chance))
-        return tuple(sentence for sentence in sentences if sentence)
-
-    def as_dict(self) -> dict[str, object]:
-        """Return what comparison.json contains."""
-        shared = {key: value for key, value in asdict(self.recipe).items() if key not in ("policy", "seed")}
-        policies = {
-            name: {
-                "test_accuracy": list(result.accuracies),
-                "mean": result.mean,
-                "std": result.std,
-                "seconds": round(result.seconds, 1),
-            }
-            for name, result in self.policies.items()
-        }
-        count = max(len(result.accuracies) for result in self.policies.values())
-        return {"recipe": shared, "seeds": list(range(count)), "policies": policies}
-
-    def save(self, folder: Path) -> None:
-        """Write comparison.json into a folder."""
-        write_json(folder / FILE, self.as_dict())
-
-    def figure(self) -> "Figure":
-        """Return a figure of the test accuracy of each policy over the epochs."""
-        from outspan.figures.compare import compare_figure
-
-        return compare_figure({policy: result.curves for policy, result in self.policies.items()})
 
 
 def compare(
     recipe: Recipe | Path | str | None = None,
     *,
-    policies: str | Sequence[str] = ("none", "random", "uncertain"),
+    policies: str | Sequence[str] = ("none", "random", "auto"),
     seeds: int = 3,
     out: Path | str,
+    equal: str = "epochs",
+    minutes: float | None = None,
+    budgets: Sequence[float] = (1,),
+    step_seconds: Mapping[str, float] | None = None,
     jobs: int = 1,
     device: str | None = None,
     skip_bad: int = 0,
@@ -96,6 +43,10 @@ def compare(
 
     Each run has its own folder, `out`/POLICY-SEED. A finished run is not repeated, and a stopped run is resumed. The
     result is also written to `out`/comparison.json.
+
+    With `equal="time"` the time of a training step is measured for each policy first. Then every policy gets as many steps as
+    fit into the time that the policy with the shortest step needs for the recipe's epochs. The learning rate schedule spans
+    these steps. Evaluation does not count. The times are kept in `out`/step_times.json and reused.
 
     Example::
 
@@ -108,6 +59,10 @@ def compare(
         policies: Names of policies, as a list or separated by commas.
         seeds: Number of runs per policy.
         out: The folder of the comparison.
+        equal: What all policies have in common: "epochs" or "time".
+        minutes: With `equal="time"`, the training time of each run, instead of that of the recipe's epochs.
+        budgets: With `equal="time"`, multiples of this time. The comparison is repeated for each of them.
+        step_seconds: With `equal="time"`, the seconds of a step by policy. By default they are measured.
         jobs: Number of parallel processes, with one thread each.
         device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
         skip_bad: Tolerate up to this number of unreadable files in an image folder.
@@ -121,20 +76,30 @@ def compare(
     check_keys(keys)
     if not isinstance(seeds, int) or seeds < 1:
         raise ValueError(f"seeds must be a number of runs per policy, at least 1, got {shown(seeds)}")
-    shared, out, device = build_recipe(recipe, keys, noun_of), Path(out), str(find_device(device))
+    check_equal(equal, minutes, budgets)
+    shared, folder, device = build_recipe(recipe, keys, noun_of), expand_home(out), str(find_device(device))
     recipes = _recipes(shared, _policy_names(policies))
-    order = sorted(itertools.product(recipes, range(seeds)), key=lambda task: not find_policy(task[0]).uses_model)
+    planned = {(1.0, name): one for name, one in recipes.items()}
+    if equal == "time":
+        with watch("timing a step of each policy") as on_step:
+            options = {"step_seconds": step_seconds, "threads": 1 if jobs > 1 else None, "on_step": on_step}
+            data = load_for(shared, skip_bad=skip_bad)
+            budget = plan_budget(recipes, data, folder=folder, device=device, minutes=minutes, **options)
+        planned = {(b, name): replace(one, steps=budget.steps(name, b)) for b in budgets for name, one in recipes.items()}
     tasks = {}
-    for policy, seed in order:  # the slowest first, so that no slow run is left alone at the end
-        title, folder = f"{policy}, seed {seed}", out / f"{policy}-{seed}"
-        options = {"out": folder, "device": device, "skip_bad": skip_bad}
-        job = partial(train, replace(recipes[policy], seed=seed), **options)
-        tasks[policy, seed] = title, partial(run_with_title, title, job)
+    # The slowest first, so that no slow run is left alone at the end.
+    order = sorted(planned, key=lambda key: (-key[0], not find_policy(key[1]).uses_model))
+    for (multiple, policy), seed in itertools.product(order, range(seeds)):
+        title = f"{policy}, seed {seed}" + ("" if multiple == 1 else f", budget {multiple:g}")
+        options = {"out": _folder_of(folder, multiple) / f"{policy}-{seed}", "device": device, "skip_bad": skip_bad}
+        job = partial(train, replace(planned[multiple, policy], seed=seed), **options)
+        tasks[multiple, policy, seed] = title, partial(run_with_title, title, job)
     summaries = dict(zip(tasks, run_all(list(tasks.values()), jobs=jobs, watch=watch), strict=True))
-    by_policy = {policy: [summaries[policy, seed] for seed in range(seeds)] for policy in recipes}
-    chance = max(runs[0].chance for runs in by_policy.values())
-    result = Comparison(shared, {policy: _result(runs) for policy, runs in by_policy.items()}, chance)
-    result.save(out)
+    results: dict[float, dict[str, PolicyResult]] = {multiple: {} for multiple, _ in planned}
+    for multiple, policy in planned:
+        results[multiple][policy] = summarize([summaries[multiple, policy, seed] for seed in range(seeds)])
+    result = Comparison(shared, results, max(run.chance for run in summaries.values()), equal)
+    result.save(folder)
     return result
 
 
@@ -144,6 +109,23 @@ def check_keys(keys: Collection[str]) -> None:
         if key in keys:
             how = "use policies and seeds (--policies and --seeds)"
             raise ValueError(f"compare sets {key} itself, so {key} cannot be changed: {how}")
+
+
+def check_equal(equal: str, minutes: float | None, budgets: Sequence[float]) -> None:
+    """Refuse a wrong `equal`, and times and budgets that are not positive or are given without equal time."""
+    if equal not in ("epochs", "time"):
+        raise ValueError(f"equal must be 'epochs' or 'time', got {shown(equal)}")
+    if minutes is not None and not (isinstance(minutes, int | float) and 0 < minutes < math.inf):
+        raise ValueError(f"minutes must be a positive number, got {shown(minutes)}")
+    if not budgets or not all(isinstance(one, int | float) and 0 < one < math.inf for one in budgets):
+        raise ValueError(f"budgets must be positive numbers, multiples of the time, e.g. 1, 2, 4, got {shown(budgets)}")
+    if equal == "epochs" and (minutes is not None or tuple(budgets) != (1,)):
+        raise ValueError("minutes and budgets need equal time: use equal='time' (--equal time)")
+
+
+def _folder_of(out: Path, multiple: float) -> Path:
+    """Return the folder of the runs of a budget."""
+    return out if multiple == 1 else out / f"budget-{multiple:g}"
 
 
 def _policy_names(policies: str | Sequence[str]) -> list[str]:
@@ -169,9 +151,3 @@ def _recipes(recipe: Recipe, policies: Sequence[str]) -> dict[str, Recipe]:
         fair = "For a fair comparison set defaults to flip or cifar-cutout, e.g. `--set defaults=flip`."
         warnings.warn(f"only `{cropped[0]}` crops and flips. {fair}", stacklevel=3)
     return recipes
-
-
-def _result(runs: Sequence[Summary]) -> PolicyResult:
-    accuracies = tuple(run.accuracy for run in runs)
-    curves = tuple(tuple(row["test_accuracy"] for row in run.metrics) for run in runs)
-    return PolicyResult(accuracies, *mean_and_std(accuracies), mean_and_std([run.seconds for run in runs])[0], curves)

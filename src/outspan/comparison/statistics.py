@@ -1,10 +1,32 @@
-"""Statistics over seeds: the mean, the standard deviation, and whether a difference is significant."""
+"""Statistics over seeds: the mean, the standard deviation, and whether a difference between policies is significant."""
 
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 # 97.5 % quantiles of Student's t for 1 to 10 degrees of freedom. The last one is also used for more.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The lead of one policy over another, with the same seeds."""
+
+    better: str
+    worse: str
+    mean: float  # of the differences by seed, at least 0
+    margin: float | None  # half the width of the 95 % confidence interval; None for one seed
+
+    @property
+    def significant(self) -> bool:
+        """Whether 0 lies outside the confidence interval."""
+        return self.margin is not None and self.mean > self.margin
+
+    def __str__(self) -> str:
+        """Return the difference in points, e.g. "1.20 ± 0.40 points"."""
+        margin = "" if self.margin is None else f" ± {100 * self.margin:.2f}"
+        return f"{100 * self.mean:.2f}{margin} points"
 
 
 def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
@@ -16,24 +38,58 @@ def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def describe_lead(accuracies: Mapping[str, Sequence[float]]) -> str:
-    """Return one line that names the best policy, its lead over the second, and whether the lead is significant.
+def compute_differences(accuracies: Mapping[str, Sequence[float]]) -> list[Difference]:
+    """Return the difference of every two policies, paired by seed: first those of the best policy, then of the second, …
+
+    The confidence interval is that of Student's t for the differences by seed. It is not corrected for the number of pairs.
 
     Args:
-        accuracies: The test accuracies over seeds, by policy.
+        accuracies: The accuracy for each seed, by policy. The seeds of all policies are the same.
     """
-    ranked = sorted(accuracies, key=lambda name: -mean_and_std(accuracies[name])[0])
-    if len(ranked) < 2:
-        return "Only one policy: nothing to compare."
-    (best, best_std), (second, second_std) = (mean_and_std(accuracies[name]) for name in ranked[:2])
-    count = min(len(accuracies[name]) for name in ranked[:2])
-    lead = f"{ranked[0]} leads {ranked[1]} by {100 * (best - second):.2f} points"
-    if count < 2:
-        return f"{lead}. With one seed per policy the significance is unknown."
-    margin = _T[min(2 * (count - 1), len(_T)) - 1] * ((best_std**2 + second_std**2) / count) ** 0.5
-    if best - second > margin:
-        return f"{lead}. The difference is significant (95 % margin: {100 * margin:.2f} points)."
-    return f"{lead}. The difference is not significant with {count} seeds (95 % margin: {100 * margin:.2f} points)."
+    ranked = sorted(accuracies, key=lambda name: -statistics.fmean(accuracies[name]))
+    differences = []
+    for better, worse in itertools.combinations(ranked, 2):
+        by_seed = [a - b for a, b in zip(accuracies[better], accuracies[worse], strict=True)]
+        mean, std = mean_and_std(by_seed)
+        margin = _T[min(len(by_seed) - 1, len(_T)) - 1] * std / len(by_seed) ** 0.5 if len(by_seed) > 1 else None
+        differences.append(Difference(better, worse, max(mean, 0.0), margin))
+    return differences
+
+
+def describe_lead(accuracies: Mapping[str, Sequence[float]]) -> list[str]:
+    """Return lines that compare the best policy with each other one, and say which to use.
+
+    Args:
+        accuracies: The test accuracy for each seed, by policy.
+    """
+    if len(accuracies) < 2:
+        return ["Only one policy: nothing to compare."]
+    differences = compute_differences(accuracies)[: len(accuracies) - 1]  # those of the best policy
+    best, second = differences[0].better, differences[0].worse
+    if differences[0].margin is None:
+        unknown = "With one seed per policy the significance is unknown."
+        return [f"`{best}` leads `{second}` by {differences[0]}. {unknown}", *_describe_trailing(differences[1:])]
+    level = [f"`{one.worse}`" for one in differences if not one.significant]
+    seeds = len(accuracies[best])
+    if level:
+        advice = f"Use `{best}` or {' or '.join(level)}: they are not significantly different with {seeds} seeds."
+    else:
+        advice = f"Use `{best}`: it is significantly better than all others."
+    return [
+        f"`{best}` leads `{second}` by {differences[0]}{_verdict(differences[0])}",
+        *_describe_trailing(differences[1:]),
+        advice,
+    ]
+
+
+def _describe_trailing(differences: Sequence[Difference]) -> list[str]:
+    return [f"`{one.worse}` trails `{one.better}` by {one}{_verdict(one)}" for one in differences]
+
+
+def _verdict(difference: Difference) -> str:
+    if difference.margin is None:
+        return "."
+    return " (significant)." if difference.significant else " (not significant)."
 
 
 def describe_chance(accuracies: Mapping[str, Sequence[float]], chance: float) -> str:

@@ -1,0 +1,117 @@
+"""The result of a comparison: the runs of each policy, at one or several budgets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outspan.comparison.statistics import Difference, compute_differences, describe_chance, describe_lead, mean_and_std
+from outspan.config import Recipe
+from outspan.files import write_json
+from outspan.training.run import Summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FILE = "comparison.json"
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """The runs of one policy with one budget."""
+
+    accuracies: tuple[float, ...]  # on the test split after the last step, by seed
+    mean: float
+    std: float  # the sample standard deviation over seeds, 0 for one seed
+    steps: int
+    epochs: float
+    seconds: float  # mean training time of a run, without evaluation
+    curves: tuple[tuple[float, ...], ...] = field(repr=False)  # the test accuracy after each epoch, by seed
+    evaluated: tuple[int, ...] = field(repr=False)  # the steps after which it was computed
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of `compare`: the test accuracies of each policy, with the same recipe and the same seeds."""
+
+    recipe: Recipe = field(repr=False)  # its policy and seed are not used
+    budgets: Mapping[float, Mapping[str, PolicyResult]]  # by multiple of the recipe's length, and policy
+    chance: float  # the accuracy of always predicting the most frequent class of the test split
+    equal: str = "epochs"  # what all policies have in common: "epochs" or "time"
+
+    @property
+    def policies(self) -> Mapping[str, PolicyResult]:
+        """The results at the largest budget, by policy."""
+        return self.budgets[max(self.budgets)]
+
+    @property
+    def differences(self) -> list[Difference]:
+        """The difference of every two policies at the largest budget, paired by seed."""
+        return compute_differences({name: result.accuracies for name, result in self.policies.items()})
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """Sentences about the largest budget: which policy leads and which trail, by how much, and which to use."""
+        accuracies = {name: result.accuracies for name, result in self.policies.items()}
+        return tuple(line for line in (*describe_lead(accuracies), describe_chance(accuracies, self.chance)) if line)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what comparison.json contains."""
+        shared = {key: value for key, value in asdict(self.recipe).items() if key not in ("policy", "seed")}
+        count = max(len(result.accuracies) for result in self.policies.values())
+        return {
+            "recipe": shared,
+            "equal": self.equal,
+            "seeds": list(range(count)),
+            "policies": _as_dict(self.policies),
+            "budgets": {f"{multiple:g}": _as_dict(results) for multiple, results in self.budgets.items()},
+            "differences": [asdict(one) | {"significant": one.significant} for one in self.differences],
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write comparison.json into a folder."""
+        write_json(folder / FILE, self.as_dict())
+
+    def figure(self) -> "Figure":
+        """Return a figure of the test accuracy of each policy against epochs and seconds, at the largest budget."""
+        from outspan.figures.compare import Curves, compare_figure
+
+        curves = {}
+        for name, result in self.policies.items():
+            fractions = [step / result.steps for step in result.evaluated]
+            epochs, seconds = ([total * fraction for fraction in fractions] for total in (result.epochs, result.seconds))
+            curves[name] = Curves(result.curves, epochs, seconds)
+        return compare_figure(curves)
+
+    def frontier(self) -> "Figure":
+        """Return a figure of the test accuracy after the last step against the training time, over all budgets."""
+        from outspan.figures.compare import frontier_figure
+
+        points: dict[str, list[tuple[float, float, float]]] = {name: [] for name in self.policies}
+        for _, results in sorted(self.budgets.items()):
+            for name, result in results.items():
+                points[name].append((result.seconds, result.mean, result.std))
+        return frontier_figure(points)
+
+
+def summarize(runs: Sequence[Summary]) -> PolicyResult:
+    """Return the result of the runs of one policy, one per seed."""
+    accuracies = tuple(run.accuracy for run in runs)
+    curves = tuple(tuple(row["test_accuracy"] for row in run.metrics) for run in runs)
+    seconds = mean_and_std([run.seconds for run in runs])[0]
+    evaluated = tuple(int(row["step"]) for row in runs[0].metrics)
+    return PolicyResult(accuracies, *mean_and_std(accuracies), runs[0].steps, runs[0].epochs, seconds, curves, evaluated)
+
+
+def _as_dict(results: Mapping[str, PolicyResult]) -> dict[str, object]:
+    return {
+        name: {
+            "test_accuracy": list(result.accuracies),
+            "mean": result.mean,
+            "std": result.std,
+            "steps": result.steps,
+            "epochs": round(result.epochs, 2),
+            "seconds": round(result.seconds, 1),
+        }
+        for name, result in results.items()
+    }

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from outspan import rng as rng
     from outspan import text as text
     from outspan import theory as theory
-    from outspan.comparison.policies import Comparison as Comparison
     from outspan.comparison.policies import compare as compare
+    from outspan.comparison.result import Comparison as Comparison
     from outspan.config import Recipe as Recipe
     from outspan.data.image import read_image as read_image
     from outspan.data.image import write_image as write_image
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from outspan.measurement.measure import measure as measure
     from outspan.plan import Plan as Plan
     from outspan.policies.adversarial import Adversarial as Adversarial
+    from outspan.policies.auto import Auto as Auto
     from outspan.policies.batch import Batch as Batch
     from outspan.policies.losses import soft_cross_entropy as soft_cross_entropy
     from outspan.policies.plain import Plain as Plain
@@ -74,7 +75,8 @@ _HOMES = {
     "predict": "outspan.training.predict",
     "Predicted": "outspan.training.predict",
     **dict.fromkeys(("Diverged", "Progress", "Stopped"), "outspan.training"),
-    **dict.fromkeys(("Comparison", "compare"), "outspan.comparison.policies"),
+    "Comparison": "outspan.comparison.result",
+    "compare": "outspan.comparison.policies",
     "Measurement": "outspan.measurement.effects",
     "measure": "outspan.measurement.measure",
     "Plan": "outspan.plan",
@@ -88,6 +90,7 @@ _HOMES = {
         "outspan.policies.published",
     ),
     "Adversarial": "outspan.policies.adversarial",
+    "Auto": "outspan.policies.auto",
     "Uncertain": "outspan.policies.uncertain",
     **dict.fromkeys(("read_image", "write_image"), "outspan.data.image"),
     "load_data": "outspan.data.sets:load",
@@ -104,6 +107,7 @@ __all__ = [
     "PAPER_16",
     "TRANSFORMS",
     "Adversarial",
+    "Auto",
     "Average",
     "Batch",
     "Comparison",

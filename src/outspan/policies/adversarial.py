@@ -158,6 +158,10 @@ class Adversarial:
                 raise ValueError(f"a loss of the {self.update_every} steps up to step {step} is not finite: try a smaller lr")
             self._update(step // self.update_every, means)
 
+    def metrics(self) -> dict[str, float]:
+        """Return nothing: a policy of the controller has no single number that describes it."""
+        return {}
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that a checkpoint must store."""
         state = {f"controller.{name}": tensor for name, tensor in self.controller.state_dict().items()}

@@ -1,6 +1,6 @@
 """Draw the plan of a training step: the proposal of the policy, then the default transforms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from outspan import rng
 from outspan.messages import shown
@@ -10,6 +10,8 @@ from outspan.policies.published import DEFAULTS
 from outspan.policies.sampler import draw_together
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import scale
+
+_NOTHING = sequence()
 
 
 def find_defaults(defaults: str | Proposal) -> Proposal:
@@ -36,9 +38,11 @@ def draw(
     step: int,
     candidates: int = 1,
     strength: float = 1.0,
+    weights: Mapping[str, float] | None = None,
 ) -> Plan:
-    """Draw the plan of a step: the proposal's transforms, scaled by `strength`, then the defaults."""
-    return draw_several(propose, defaults, size, seeds=[seed], step=step, candidates=candidates, strength=strength)
+    """Draw the plan of a step: the proposal's transforms, scaled by `strength` and `weights`, then the defaults."""
+    options = {"candidates": candidates, "strength": strength, "weights": weights}
+    return draw_several(propose, defaults, size, seeds=[seed], step=step, **options)
 
 
 def draw_several(
@@ -50,12 +54,14 @@ def draw_several(
     step: int,
     candidates: int = 1,
     strength: float = 1.0,
+    weights: Mapping[str, float] | None = None,
 ) -> Plan:
     """Draw the plans of one step for several seeds as one plan; the batches of the seeds follow one another."""
     propose = propose.at(step) if isinstance(propose, Schedule) else propose
-    propose = propose if strength else sequence()
+    propose = propose if strength else _NOTHING
     plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds], candidates)
-    plan = scale(plan, strength, [rng.generator(seed, "strength", step) for seed in seeds]) if strength != 1 else plan
+    if plan.ops.numel() and (strength != 1 or weights is not None):
+        plan = scale(plan, strength, [rng.generator(seed, "strength", step) for seed in seeds], weights)
     if defaults == "none":
         return plan
     generators = [rng.generator(seed, "defaults", step) for seed in seeds]

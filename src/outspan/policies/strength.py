@@ -1,6 +1,6 @@
 """Strength: one number that scales the transforms of any proposal, and the finish of a run without them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,20 +32,22 @@ def strength_at(step: int, strength: float, finish: float, steps: int | None) ->
     return 0.0 if finish and steps is not None and step >= round((1 - finish) * steps) else strength
 
 
-def scale(plan: Plan, strength: float, generators: Sequence[np.random.Generator]) -> Plan:
+def scale(
+    plan: Plan, strength: float, generators: Sequence[np.random.Generator], weights: Mapping[str, float] | None = None
+) -> Plan:
     """Scale the levels of a plan, and below 1 also the probability of each of its transforms.
 
-    Levels beyond the limit of a transform become the limit. The plan contains one
-    batch per generator, one after the other. The draws of a batch depend on its own generator alone.
+    Levels beyond the limit of a transform become the limit. `weights` multiply the probability of single transforms, by
+    name. The plan contains one batch per generator, one after the other. The draws of a batch depend on its own generator
+    alone.
     """
-    if not plan.ops.numel():
-        return plan
     lowest, highest = torch.tensor([find(name).levels for name in plan.names]).T
     op = plan.ops.clamp(min=0).long()
     levels = (plan.levels * strength).clamp(lowest[op], highest[op])
-    if strength > 1:
+    if strength >= 1 and weights is None:
         return replace(plan, levels=levels)
+    probability = torch.tensor([min(strength, 1.0) * (1.0 if weights is None else weights[name]) for name in plan.names])
     rows, depth = plan.ops.shape
     draws = np.concatenate([rng.random((rows // len(generators), depth), dtype=np.float32) for rng in generators])
-    kept = torch.from_numpy(draws) < strength
+    kept = torch.from_numpy(draws) < probability[op]
     return replace(plan, levels=levels, ops=torch.where(kept, plan.ops, -1))

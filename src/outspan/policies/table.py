@@ -11,6 +11,7 @@ from outspan.data.sets import Data
 from outspan.messages import shown, unknown
 from outspan.policies import files, published
 from outspan.policies.adversarial import Adversarial
+from outspan.policies.auto import Auto
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import blend, over_range, sequence, uniform
 from outspan.policies.protocols import Policy
@@ -76,7 +77,7 @@ class Spec:
     build: Callable[[Context], Policy]
     keys: tuple[str, ...] = ()  # keys of the recipe that only some policies read
     nouns: tuple[str, ...] = ("images",)  # types of data that it augments
-    uses_model: bool = False  # to score or to learn, which makes a training step slower
+    uses_model: bool = False  # scores candidates with it, or learns from its losses
     crops: bool = False  # has its own crops and flips, so that it needs no `defaults`
     rows: Callable[[Recipe], int] = lambda recipe: 1  # augmented samples per sample
 
@@ -103,6 +104,11 @@ def _build_uncertain(context: Context) -> Uncertain:
         score_every=recipe.score_every,
         **context.settings,
     )
+
+
+def _build_auto(context: Context) -> Auto:
+    recipe, epochs = context.recipe, context.recipe.total_steps(context.samples) / context.epoch_steps
+    return Auto(_propose_uniform(context), epochs=epochs, label_smoothing=recipe.label_smoothing, **context.settings)
 
 
 def _build_adversarial(context: Context) -> Adversarial:
@@ -144,6 +150,7 @@ POLICIES: Mapping[str, Spec] = MappingProxyType(
         "none": Spec(_build_plain(lambda context: sequence()), nouns=_ALL_NOUNS),
         "baseline": Spec(_build_plain(lambda context: published.BASELINES[context.benchmark]), crops=True),
         "random": Spec(_build_plain(_propose_uniform), _UNIFORM_KEYS, _ALL_NOUNS),
+        "auto": Spec(_build_auto, _UNIFORM_KEYS, _ALL_NOUNS, uses_model=True),
         "uncertain": Spec(
             _build_uncertain, (*_UNIFORM_KEYS, *_CHOOSING_KEYS), _ALL_NOUNS, uses_model=True, rows=lambda recipe: recipe.keep
         ),

@@ -79,7 +79,7 @@ class Run:
         if stored is None:
             for name in (_METRICS_FILE, compositions.FILE):  # files of a run that was killed before its first checkpoint
                 (self.out / name).unlink(missing_ok=True)
-            text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may be any bytes
+            text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may contain bytes that are not UTF-8
             write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
         else:
             self.provenance.check_same_run(stored.metadata, self.out)
@@ -158,6 +158,8 @@ class Run:
         if splits.validation is not None:
             validation = accuracy(self.setup.eval_model, splits.validation, splits.preprocess, self.device)
             row["validation_accuracy"] = validation
+        if self.learning_policy is not None:
+            row |= self.learning_policy.metrics()
         state.metrics.append(row)
         write_lines(self.out / _METRICS_FILE, state.metrics)  # for anyone monitoring the run; checkpoints have the rows, too
         state.loss_sum, state.composition_counts = 0.0, {}

@@ -1,0 +1,178 @@
+"""A policy that sets the strength of the augmentation, and how often it uses each transform, while the model trains.
+
+It reads only the losses of the batches that the model trains on. So it costs nothing, holds no data out, and works for images
+and texts. A run is cut into 50 rounds. After each round, a linear regression over the rows of the most recent rounds
+estimates the *fit*, which is exp(-KL divergence between target and prediction), for samples without transforms, and how much
+each transform lowers it. For a sample with one class, the fit is the probability of this class. docs/policies.md gives the
+rules and docs/research.md the measurements behind them.
+"""
+
+from dataclasses import KW_ONLY, dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outspan.devices import to_device
+from outspan.messages import shown
+from outspan.plan import Plan
+from outspan.policies.batch import Batch, check_batch, execute
+from outspan.policies.drawing import check_proposal, draw
+from outspan.policies.losses import smooth
+from outspan.policies.proposals import sequence
+from outspan.policies.settings import check_settings
+from outspan.policies.state import check_state
+from outspan.policies.steps import Proposal, Schedule
+from outspan.policies.strength import strength_at
+from outspan.policies.targets import make_targets
+from outspan.shapes import Float32, Inputs, Num
+from outspan.transforms.normalize import Preprocess
+from outspan.transforms.table import ALL
+
+NAMES = tuple(ALL)
+_ROUNDS = 50
+_MEMORY = 0.8  # weight of the earlier rounds in the regression
+_RIDGE = 2.0  # rows without an effect that the regression adds for each transform
+_FIRST_EPOCHS, _FULL_EPOCHS, _LONG_EPOCHS = 5.0, 50.0, 200.0
+_STRONGEST = 1.5  # the limit in runs of 200 epochs or more; in runs of up to 50 epochs it is 1
+_GOOD_FIT, _POOR_FIT = 0.8, 0.15  # above the first the strength rises, below the second it falls
+_SPEED = 6.0  # at a fit of 1, the strength rises by 1 in 1/6 of the run
+_HARMLESS, _HARMFUL = 0.5, 0.75  # relative loss of fit from which a transform is used less, and at which almost never
+_RAREST = 0.05  # every transform is still tried sometimes, so that its weight can rise again
+_DEVIATION = 0.35  # standard deviation of the fit of a row, about
+
+
+@dataclass(eq=False)
+class Auto:
+    """A policy that adapts strength and transforms to the data, the model and the length of the run.
+
+    The strength starts from the number of epochs: 0 up to 5 epochs, 1 from 50 on. It rises while the model fits samples
+    without transforms well, to at most 1, or 1.5 in runs of 200 epochs. It falls if the model learns almost nothing. A
+    transform with which the model cannot predict the label becomes rare, for example a change of color where the color is
+    the class. Call `learn` with the losses of every batch.
+
+    Example::
+
+        policy = outspan.Auto(outspan.uniform(depth=2), epochs=20, steps=20 * len(loader), classes=10, preprocess=normalize)
+        batch = policy(images, labels, step=step)
+        losses = outspan.soft_cross_entropy(model(batch.inputs), batch.targets, reduction="none")
+        losses.mean().backward()
+        policy.learn(losses.detach(), step=step)
+    """
+
+    propose: Proposal | Schedule
+    _: KW_ONLY
+    epochs: float  # how often the run sees each sample
+    label_smoothing: float = 0.0  # that of the losses
+    # The settings that all policies share; `Settings` describes them.
+    classes: int
+    defaults: str | Proposal = "none"
+    preprocess: Preprocess | None = None
+    strength: float = 1.0
+    finish: float = 0.0
+    steps: int | None = None
+    seed: int = 0
+    adapted: float = field(init=False)  # the strength that the policy has chosen; `strength` multiplies it
+    weights: np.ndarray = field(init=False, repr=False)  # by transform (NAMES), the fraction of its draws that are applied
+    _counts: np.ndarray = field(init=False, repr=False)  # X^T X of the regression; column 0 is the intercept
+    _sums: Tensor = field(init=False, repr=False)  # X^T fit, on the device of the losses
+    _batch: tuple[np.ndarray, Tensor] | None = field(init=False, default=None, repr=False)  # X and the targets of this step
+
+    def __post_init__(self) -> None:
+        check_proposal(self.propose)
+        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps)
+        if self.steps is None:
+            raise ValueError("steps is missing: pass the total number of steps of the run")
+        if not isinstance(self.epochs, int | float) or not self.epochs > 0:
+            raise ValueError(f"epochs must be a positive number, how often the run sees each sample, got {shown(self.epochs)}")
+        self.adapted = float(np.clip((self.epochs - _FIRST_EPOCHS) / (_FULL_EPOCHS - _FIRST_EPOCHS), 0, 1))
+        self.weights = np.ones(len(NAMES))
+        self._counts, self._sums = np.zeros((1 + len(NAMES), 1 + len(NAMES))), torch.zeros(1 + len(NAMES))
+
+    def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
+        """Augment a batch. The plan depends on the seed, the step, and on what `learn` has read in earlier rounds."""
+        check_batch(inputs, labels, self.preprocess)
+        strength = strength_at(step, self.strength * self.adapted, self.finish, self.steps)
+        weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
+        plan = draw(self.propose, "none", len(inputs), seed=self.seed, step=step, strength=strength, weights=weights)
+        rows = _indicators(plan)
+        if self.defaults != "none":
+            plan = plan.then(draw(sequence(), self.defaults, len(inputs), seed=self.seed, step=step))
+        targets = make_targets(inputs, labels, plan, self.classes)
+        self._batch = rows, targets
+        return Batch(execute(inputs, plan, self.preprocess), targets, plan)
+
+    def learn(self, losses: Float32[Tensor, " B"], *, step: int) -> None:
+        """Read the losses of the batch that this policy returned last, one per sample. They are not changed."""
+        if self._batch is None or losses.shape != self._batch[1].shape[:1]:
+            count = "no batch" if self._batch is None else f"a batch of {len(self._batch[1])}"
+            how = 'compute them with reduction="none"'
+            raise ValueError(f"losses must be one per sample of the last batch, {how}: got {list(losses.shape)} for {count}")
+        (rows, targets), self._batch = self._batch, None
+        targets = smooth(targets, self.label_smoothing)
+        divergence = losses + torch.xlogy(targets, targets).sum(1)
+        fit = torch.exp(-divergence).nan_to_num(0.0, 0.0, 0.0)
+        x = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device)
+        self._counts, self._sums = self._counts + rows.T @ rows, self._sums.to(losses.device) + x.T @ fit
+        assert self.steps is not None
+        length = max(1, self.steps // _ROUNDS)
+        if (step + 1) % length == 0:
+            self._adapt((step + 1) / self.steps, length / self.steps)
+            self._counts, self._sums = _MEMORY * self._counts, _MEMORY * self._sums
+
+    def _adapt(self, done: float, length: float) -> None:
+        """Set the weights and the strength after a round; `done` and `length` are fractions of the run."""
+        penalty = np.diag([1e-3, *[_RIDGE] * len(NAMES)])
+        solution = np.linalg.solve(self._counts + penalty, self._sums.double().cpu().numpy())
+        fit, effects = float(solution[0]), solution[1:]
+        chance = 1 / self.classes
+        learned = (fit - chance) / (1 - chance)
+        if done <= 2 * length or done >= 1 - self.finish:
+            return  # too few rows, or no transforms
+        if learned > _POOR_FIT:
+            scale = max(fit - chance, 0.05)
+            rows = np.maximum(np.diag(self._counts)[1:], 1)
+            loss = (-effects - _DEVIATION / np.sqrt(rows)) / scale  # at least, given the error of the estimate
+            self.weights = np.clip((_HARMFUL - loss) / (_HARMFUL - _HARMLESS), _RAREST, 1)
+        elif done > 0.25:  # before, a low fit says only that the run is young
+            self.adapted = max(0.0, self.adapted - _SPEED * length)
+        if fit > _GOOD_FIT:
+            rise = _SPEED * length * (fit - _GOOD_FIT) / (1 - _GOOD_FIT)
+            self.adapted = min(self._limit, self.adapted + rise)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the strength, and the weights of the transforms that are used less than others."""
+        weights = {f"weight_{name}": float(weight) for name, weight in zip(NAMES, self.weights, strict=True) if weight < 1}
+        return {"strength": self.strength * self.adapted, **weights}
+
+    def describe(self) -> str:
+        """Return what the policy does now, e.g. "strength 0.40, rarely invert and solarize"."""
+        rare = [name for name, weight in zip(NAMES, self.weights, strict=True) if weight < 0.5]
+        return f"strength {self.strength * self.adapted:.2f}" + (f", rarely {' and '.join(rare)}" if rare else "")
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all tensors that a checkpoint must store."""
+        arrays = {"adapted": np.array(self.adapted), "weights": self.weights, "counts": self._counts}
+        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()} | {"sums": self._sums}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from a `state_dict`; tensors that do not fit this policy raise a ValueError."""
+        check_state(self.state_dict(), state)
+        self.adapted = float(state["adapted"])
+        self.weights, self._counts = state["weights"].cpu().numpy().copy(), state["counts"].cpu().numpy().copy()
+        self._sums, self._batch = state["sums"].clone(), None
+
+    @property
+    def _limit(self) -> float:
+        """The highest strength of a run of this length."""
+        return float(np.interp(self.epochs, [_FULL_EPOCHS, _LONG_EPOCHS], [1, _STRONGEST]))
+
+
+def _indicators(plan: Plan) -> np.ndarray:
+    """Return a 1 for each transform of each output, float64 [outputs, 1 + transforms]; column 0 is 1."""
+    ops = plan.ops[plan.out].numpy()
+    rows = np.zeros((len(ops), 2 + len(NAMES)))
+    rows[:, 0] = 1
+    columns = np.array([1 + NAMES.index(name) for name in plan.names] + [1 + len(NAMES)])  # the last is for "no transform"
+    rows[np.arange(len(ops))[:, None], columns[ops]] = 1  # op -1 is the last
+    return rows[:, :-1]

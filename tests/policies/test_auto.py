@@ -1,0 +1,195 @@
+"""`Auto`: what it does with losses that are made by hand, and on data in which the color is the class."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import outspan
+from outspan.policies.auto import NAMES
+from outspan.policies.losses import smooth
+
+IMAGES = torch.randint(0, 256, (200, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(200) % 10
+STEPS = 200
+
+
+def make(epochs=20.0, propose=None, **settings) -> outspan.Auto:
+    propose = outspan.uniform(depth=2) if propose is None else propose
+    return outspan.Auto(propose, epochs=epochs, **{"classes": 10, "steps": STEPS, **settings})
+
+
+def has(batch, name) -> torch.Tensor:
+    """Return which samples of a batch got a transform."""
+    if name not in batch.plan.names:
+        return torch.zeros(len(batch.targets), dtype=torch.bool)
+    return (batch.plan.ops == batch.plan.names.index(name)).any(1)
+
+
+def entropy(targets) -> torch.Tensor:
+    return torch.distributions.Categorical(probs=targets).entropy()
+
+
+def teach(policy, fit, steps=range(STEPS)):
+    """Let the policy learn from losses with the fit that a function of the batch returns, one per sample."""
+    for step in steps:
+        batch = policy(IMAGES, LABELS, step=step)
+        policy.learn(entropy(batch.targets) - fit(batch).log(), step=step)
+
+
+def weight(policy, name) -> float:
+    return policy.weights[NAMES.index(name)]
+
+
+@pytest.mark.parametrize(("epochs", "strength"), [(1, 0), (5, 0), (27.5, 0.5), (50, 1), (1000, 1)])
+def test_strength_starts_from_the_number_of_epochs(epochs, strength):
+    assert make(epochs).adapted == pytest.approx(strength)
+
+
+@pytest.mark.parametrize(("epochs", "limit"), [(1, 1), (50, 1), (125, 1.25), (200, 1.5), (1000, 1.5)])
+def test_strength_rises_to_its_limit_while_the_model_fits_well(epochs, limit):
+    policy = make(epochs)
+    teach(policy, lambda batch: torch.full((200,), 0.95))
+    assert policy.adapted == pytest.approx(limit)
+    assert bool((policy.weights == 1).all())
+
+
+@pytest.mark.parametrize("fit", [0.3, 0.5, 0.75])
+def test_strength_stays_at_a_moderate_fit(fit):
+    policy = make(20)
+    teach(policy, lambda batch: torch.full((200,), fit))
+    assert policy.adapted == pytest.approx(1 / 3)
+
+
+def test_strength_falls_if_the_model_learns_nothing_but_not_early():
+    policy = make(50)
+    teach(policy, lambda batch: torch.full((200,), 0.1), range(STEPS // 4))
+    assert policy.adapted == 1
+    teach(policy, lambda batch: torch.full((200,), 0.1), range(STEPS // 4, STEPS))
+    assert policy.adapted == 0
+
+
+def test_a_transform_that_hides_the_label_becomes_rare_and_returns_when_it_is_learned():
+    def hidden(batch):
+        return torch.where(has(batch, "invert"), 0.15, 0.7) * torch.where(has(batch, "rotate"), 0.8, 1.0)
+
+    policy = make(50)
+    teach(policy, hidden, range(STEPS // 2))
+    assert 0.05 <= weight(policy, "invert") < 0.3
+    assert weight(policy, "rotate") == 1
+    assert policy.describe() == "strength 1.00, rarely invert"
+    assert policy.metrics() == {"strength": 1.0, "weight_invert": weight(policy, "invert")}
+    fractions = [float(has(policy(IMAGES, LABELS, step=step), "invert").double().mean()) for step in range(20)]
+    assert np.mean(fractions) < 0.4 / 16  # 1/16 before: two of 16 transforms, each applied with probability 0.5
+    teach(policy, lambda batch: torch.full((200,), 0.7), range(STEPS // 2, STEPS))
+    assert weight(policy, "invert") == 1
+
+
+def test_the_regression_tells_transforms_apart_that_often_occur_together():
+    steps = [outspan.Step("invert"), outspan.Step("rotate", -1, 1, 0.5)]
+    policy = make(50, outspan.any_of(steps, 2, replacement=True))
+    teach(policy, lambda batch: torch.where(has(batch, "invert"), 0.15, 0.7), range(100))
+    assert weight(policy, "invert") < 0.3
+    assert weight(policy, "rotate") == 1
+
+
+def test_the_default_transforms_are_not_judged():
+    policy = make(50, defaults="flip")
+    teach(policy, lambda batch: torch.where(has(batch, "horizontal_flip"), 0.1, 0.9), range(100))
+    assert bool((policy.weights == 1).all())
+
+
+def test_a_perfect_prediction_of_a_mixed_or_smoothed_label_fits_perfectly():
+    for smoothing in (0.0, 0.1):
+        policy = make(50, outspan.mixup(), label_smoothing=smoothing)
+        for step in range(10):
+            targets = smooth(policy(IMAGES, LABELS, step=step).targets, smoothing)
+            policy.learn(entropy(targets), step=step)
+        fit = policy._sums[0] / policy._counts[0, 0]
+        assert float(fit) == pytest.approx(1, abs=1e-3)
+
+
+def test_losses_that_are_not_finite_do_no_harm():
+    policy = make(20)
+    for step in range(STEPS):
+        policy(IMAGES, LABELS, step=step)
+        policy.learn(torch.full((200,), math.nan if step % 2 else math.inf), step=step)
+    assert np.isfinite(policy.weights).all()
+    assert 0 <= policy.adapted <= 1
+
+
+def test_in_the_finish_there_are_only_defaults_and_nothing_adapts():
+    policy = make(50, finish=0.5, defaults="flip")
+    teach(policy, lambda batch: torch.where(has(batch, "invert"), 0.1, 0.7))
+    assert policy(IMAGES, LABELS, step=STEPS // 2).plan.names == ("horizontal_flip",)
+    assert weight(policy, "invert") < 0.3  # as it was before the finish
+
+
+def test_strength_multiplies_what_the_policy_chooses():
+    policy = make(50, strength=0.0)
+    assert policy(IMAGES, LABELS, step=0).plan.names == ()
+    assert make(50, strength=0.5).metrics() == {"strength": 0.5}
+
+
+def test_a_policy_that_continues_from_its_state_makes_the_same_batches():
+    def fit(batch):
+        return torch.where(has(batch, "invert"), 0.2, 0.9)
+
+    policy = make(20, seed=4)
+    teach(policy, fit, range(30))
+    state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    again = make(20, seed=4)
+    again.load_state_dict(state)
+    for one in (policy, again, pickle.loads(pickle.dumps(again))):  # noqa: S301
+        teach(one, fit, range(30, 90))
+    assert again.adapted == policy.adapted
+    assert np.array_equal(again.weights, policy.weights)
+    assert torch.equal(again(IMAGES, LABELS, step=90).inputs, policy(IMAGES, LABELS, step=90).inputs)
+    with pytest.raises(ValueError, match=r"the checkpoint has no tensor 'policy.sums'"):
+        again.load_state_dict({name: tensor for name, tensor in state.items() if name != "sums"})
+    with pytest.raises(ValueError, match=r"the checkpoint's tensor 'policy.weights' must be .* got"):
+        again.load_state_dict(state | {"weights": torch.ones(3)})
+
+
+def test_wrong_arguments_are_refused(unchecked):
+    for arguments, message in (
+        ({"steps": None}, "steps is missing: pass the total number of steps of the run"),
+        ({"epochs": 0}, "epochs must be a positive number, how often the run sees each sample, got 0"),
+        ({"epochs": "20"}, "epochs must be a positive number, how often the run sees each sample, got '20'"),
+        ({"propose": "random"}, "propose must be a proposal such as"),
+        ({"preprocess": torch.nn.Identity()}, "preprocess must be an outspan.Normalize"),
+        ({"strength": -1}, "strength is out of range"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(**arguments)
+    policy = make()
+    with pytest.raises(ValueError, match=r'reduction="none": got \[200\] for no batch'):
+        policy.learn(torch.ones(200), step=0)
+    policy(IMAGES, LABELS, step=0)
+    with pytest.raises(ValueError, match=r'reduction="none": got \[\] for a batch of 200'):
+        policy.learn(torch.tensor(1.0), step=0)
+
+
+def test_colors_are_left_alone_where_they_are_the_class():
+    """The class of a patch is its hue. auto_contrast changes it, invert turns it into the hue of another class."""
+    generator = torch.Generator().manual_seed(0)
+    hues = torch.tensor([[1, 0.4, 0.4], [1, 1, 0.4], [0.4, 1, 0.4], [0.4, 1, 1], [0.4, 0.4, 1], [1, 0.4, 1]])
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 64), torch.nn.ReLU(), torch.nn.Linear(64, 6))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    policy = make(30, classes=6, steps=360, preprocess=outspan.Normalize((0.5,) * 3, (0.25,) * 3))
+    for step in range(360):
+        labels = torch.randint(0, 6, (100,), generator=generator)
+        grey = 60 + 190 * torch.rand(100, 1, 8, 8, generator=generator)  # new in every step: nothing can be memorized
+        images = (grey * hues[labels].view(-1, 3, 1, 1)).to(torch.uint8)
+        batch = policy(images, labels, step=step)
+        losses = outspan.soft_cross_entropy(model(batch.inputs), batch.targets, reduction="none")
+        optimizer.zero_grad()
+        losses.mean().backward()
+        optimizer.step()
+        policy.learn(losses.detach(), step=step)
+    assert weight(policy, "auto_contrast") < 0.3
+    assert weight(policy, "invert") < 0.8
+    assert min(weight(policy, name) for name in ("rotate", "shear_x", "translate_y", "cutout", "posterize")) == 1

@@ -1,14 +1,12 @@
-"""Several policies from the command line: the table, the figure, and what is refused."""
+"""The command `outspan compare`: its table, its figure, and its errors."""
 
 import json
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from made import pixels
-from outspan.cli import main
 
 
 def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
@@ -20,29 +18,44 @@ def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
     stored = json.loads((tmp_path / "all" / "comparison.json").read_text())
     assert stored["seeds"] == [0, 1]
     assert len(stored["policies"]["random"]["test_accuracy"]) == 2
-    assert pixels(tmp_path / "all" / "accuracy.png").shape[:2] == (675, 1200)
+    assert pixels(tmp_path / "all" / "accuracy.png").shape[:2] == (675, 1650)
     run("compare", *changes, "--policies", "none,random", "--seeds", "2", "--jobs", "2", "-o", tmp_path / "jobs")
     for name in ("none-0", "none-1", "random-0", "random-1"):
-        alone, beside = (
+        alone, parallel = (
             [json.loads(line)["train_loss"] for line in (tmp_path / folder / name / "metrics.jsonl").read_text().splitlines()]
             for folder in ("all", "jobs")
         )
-        assert beside == pytest.approx(alone, rel=1e-3)  # one thread adds in another order than two
+        assert parallel == pytest.approx(alone, rel=1e-3)  # the order of sums depends on the number of threads
     assert json.loads((tmp_path / "jobs" / "comparison.json").read_text())["seeds"] == [0, 1]
 
 
-def test_the_folder_of_a_comparison_is_no_run(tiny, tmp_path, run):
+def test_compare_at_equal_time_prints_a_table_per_budget(tiny, tmp_path, run):
+    out = tmp_path / "all"
+    out.mkdir()
+    (out / "step_times.json").write_text('{"seconds": 4, "step_seconds": {"none": 0.5, "random": 1.0}}')
+    changes = [part for change in (f"data={tiny}", "model=mlp", "batch=20") for part in ("--set", change)]
+    options = ("--policies", "none,random", "--seeds", "2", "--equal", "time", "--budgets", "1,2", "-o", out)
+    rows = [line.split() for line in run("compare", *changes, *options).splitlines()]
+    assert [row[4:6] for row in rows if row[0] in ("none", "random")] == [
+        ["2.667", "8"], ["1.333", "4"], ["5.333", "16"], ["2.667", "8"]
+    ]  # epochs and steps  # fmt: skip
+    assert rows.count(["budget", "2"]) == 1
+    assert pixels(out / "frontier.png").shape[:2] == (675, 1050)
+    assert "--budgets must be numbers separated by commas" in run("compare", "--budgets", "1,x", "-o", out, code=2)
+
+
+def test_the_folder_of_a_comparison_is_not_accepted_as_a_run(tiny, tmp_path, run):
     changes = [part for change in (f"data={tiny}", "model=mlp", "epochs=1") for part in ("--set", change)]
     out = tmp_path / "all"
     run("compare", *changes, "--policies", "none,random", "--seeds", "1", "-o", out)
-    instead = f"{out}: contains a comparison; pass one of its runs, e.g. {out / 'none-0'}"
-    assert instead in run("evaluate", out, code=2)
-    assert instead in run("predict", out, tmp_path / "any.png", code=2)
-    refused = run("train", *changes, "--policy", "none", "-o", out, code=2)
-    assert f"{out}: contains a comparison, not a run; choose another folder" in refused
-    (out / "comparison.json").unlink()  # as if it was stopped
-    assert "no complete checkpoint; pass a folder that `outspan train -o`" in (stopped := run("evaluate", out, code=2))
-    assert f"wrote, e.g. {out / 'none-0'}" in stopped
+    advice = f"{out}: contains a comparison; pass one of its runs, e.g. {out / 'none-0'}"
+    assert advice in run("evaluate", out, code=2)
+    assert advice in run("predict", out, tmp_path / "any.png", code=2)
+    message = run("train", *changes, "--policy", "none", "-o", out, code=2)
+    assert f"{out}: contains a comparison, not a run; choose another folder" in message
+    (out / "comparison.json").unlink()  # as if it was message
+    assert "no complete checkpoint; pass a folder that `outspan train -o`" in (message := run("evaluate", out, code=2))
+    assert f"wrote, e.g. {out / 'none-0'}" in message
 
 
 @pytest.mark.parametrize(
@@ -64,21 +77,19 @@ def test_the_folder_of_a_comparison_is_no_run(tiny, tmp_path, run):
         (("--set", "share=0.5"), "key 'share' is now called 'fraction'"),
     ],
 )
-def test_a_comparison_that_cannot_end_is_refused_before_it_begins(arguments, message, tmp_path, run):
+def test_wrong_arguments_are_refused_before_training(arguments, message, tmp_path, run):
     assert message in run("compare", *arguments, "-o", tmp_path / "all", code=2)
     assert not (tmp_path / "all").exists()
 
 
-def test_a_warning_if_only_the_baseline_crops_and_flips(tiny, tmp_path, monkeypatch):
+def test_a_warning_if_only_the_baseline_crops_and_flips(tiny, tmp_path, run):
     fair = pytest.warns(UserWarning, match="only `baseline` crops and flips. For a fair comparison set defaults")
     for data, changes, warning in (
         (tiny, [], fair),
         (tiny, ["--set", "defaults=flip"], nullcontext()),  # a warning would be an error here
         ("digits", [], nullcontext()),
     ):
-        command = ["outspan", "compare", "--data", str(data), "--model", "mlp", "--policies", "none,baseline", "--seeds", "1"]
-        command += ["--set", "epochs=1", "--set", "fraction=0.01", "--set", "batch=20", *changes]
-        monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path / f"{Path(data).stem}{len(changes)}")])
-        with warning, pytest.raises(SystemExit) as exited:
-            main()
-        assert exited.value.code == 0
+        options = ["--data", data, "--model", "mlp", "--policies", "none,baseline", "--seeds", "1"]
+        options += ["--set", "epochs=1", "--set", "fraction=0.01", "--set", "batch=20", *changes]
+        with warning:
+            run("compare", *options, "-o", tmp_path / f"{Path(data).stem}{len(changes)}")

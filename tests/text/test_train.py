@@ -282,7 +282,7 @@ def test_a_comparison_and_a_grid_cut_their_documents_once(corpus, tiny_model, tm
     [
         (
             {"policy": "randaugment"},
-            "policy 'randaugment' is not for texts: use one of none, random, uncertain, sequence",
+            "policy 'randaugment' is not for texts: use one of none, random, auto, uncertain, sequence",
         ),
         ({"defaults": "cifar"}, "defaults for texts must be one of none, got 'cifar'"),
         ({"transforms": "rotate"}, "transform 'rotate' is not for texts: use one of switchout"),

@@ -51,6 +51,7 @@ def test_it_is_its_members():
         {"policy": "none", "schedule": "multistep", "momentum": 0.0},
         {"transforms": "cutout", "defaults": "cifar", "label_smoothing": 0.1, "clip": 0.5},  # defaults mix labels
         {"policy": "augmix", "warmup": 0.0},  # rows that help other rows
+        {"steps": 5},
     ],
     ids=str,
 )

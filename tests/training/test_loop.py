@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from outspan.data.sets import Data
 from outspan.data.splits import InMemory
 from outspan.policies.table import POLICIES
 from outspan.training import Stopped
+from outspan.training import run as run_module
 from outspan.training.logits import accuracy
 from outspan.training.train import train
 from trained_runs import SMALL, equal, few, final, load_run, published
@@ -76,6 +78,55 @@ def test_the_adversary_is_the_same_after_every_stop(tmp_path):
     whole = final(tmp_path / "whole")
     assert equal(whole, final(tmp_path / "parts"))
     assert int(whole[0]["policy.adam.step.lstm.weight_hh"]) == 3
+
+
+def test_auto_is_the_same_after_every_stop(tmp_path):
+    """110 steps of 55 epochs, so that it starts at full strength; stopped within and between its rounds of two steps."""
+    recipe = replace(SMALL, policy="auto", steps=110, finish=0.2, ema=0.9, model="convnet", transforms="paper16")
+    train(recipe, out=tmp_path / "whole", splits=few(40))
+    while True:
+        try:
+            train(recipe, out=tmp_path / "parts", splits=few(40), on_step=lambda progress: progress.step % 7 == 0)
+            break
+        except Stopped:
+            continue
+    whole = final(tmp_path / "whole")
+    assert equal(whole, final(tmp_path / "parts"))
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "parts" / "metrics.jsonl").read_bytes()
+    assert float(whole[0]["policy.adapted"]) > 0
+
+
+def test_a_run_of_a_number_of_steps_may_end_within_an_epoch(tmp_path):
+    data = few(60)  # 3 steps per epoch
+    summary = train(replace(SMALL, steps=7), out=tmp_path / "whole", splits=data)
+    assert (summary.steps, summary.epochs) == (7, pytest.approx(7 / 3))
+    assert [row["step"] for row in summary.metrics] == [3, 6, 7]
+    with pytest.raises(Stopped, match="stopped at step 4 of 7"):
+        train(replace(SMALL, steps=7), out=tmp_path / "parts", splits=data, on_step=lambda progress: progress.step == 4)
+    again = train(replace(SMALL, steps=7), out=tmp_path / "parts", splits=data)
+    assert again.metrics == summary.metrics
+    assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
+    by_epochs = train(replace(SMALL, epochs=2), out=tmp_path / "epochs", splits=data)
+    by_steps = train(replace(SMALL, epochs=9, steps=6), out=tmp_path / "steps", splits=data)
+    assert by_steps.metrics == by_epochs.metrics
+    one, other = (final(tmp_path / name)[0] for name in ("epochs", "steps"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_evaluation_does_not_count_as_training_time(tmp_path, monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+
+    def evaluate(*arguments) -> float:
+        clock.now += 100.0
+        return 0.5
+
+    def on_step(progress) -> None:
+        clock.now += 1.0
+
+    monkeypatch.setattr(run_module, "accuracy", evaluate)
+    summary = train(replace(SMALL, epochs=2), out=tmp_path, splits=few(60), on_step=on_step)
+    assert summary.seconds == 5  # the checkpoint is written before the last call of on_step
 
 
 def test_a_folder_of_images_trains_as_the_same_images_in_memory(tmp_path):

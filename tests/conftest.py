@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from outspan import TRANSFORMS, Plan, apply, devices, rng
+from outspan.cli import main
+from outspan.data.sets import load
 from outspan.training import pool
 from outspan.transforms.kernels import cuda
 from outspan.transforms.kernels.cpu import _cpu, is_built, knows
@@ -117,6 +119,58 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def run_command(monkeypatch, capsys):
+    """Run the command line in this process. Return its exit code, standard output and standard error."""
+
+    def run_with(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        return exited.value.code, *capsys.readouterr()
+
+    return run_with
+
+
+@pytest.fixture
+def run(run_command):
+    """Run the command line and check its exit code. Return its output, or its error message of one line without a traceback."""
+
+    def run_checked(*arguments: object, code: int = 0) -> str:
+        exit_code, out, err = run_command(*arguments)
+        assert exit_code == code, f"{arguments}\n{err}"
+        first, _, rest = err.partition("\n")
+        err = rest if " parameters; " in first else err  # the first line describes the data and the model
+        if code > 1:  # 1: the command finished, but a part of it failed
+            assert err.startswith("outspan: ")
+            assert err.count("\n") == 1
+            assert out == ""
+        return err if code > 1 else out
+
+    return run_checked
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """Return a data set of two classes that any model learns, as an .npz file."""
+    labels = np.arange(60) % 2
+    images = np.full((60, 8, 8), 20, dtype=np.uint8)
+    images[labels == 1] = 220
+    path = tmp_path / "tiny.npz"
+    np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    return path
+
+
+@pytest.fixture
+def few(tmp_path):
+    """Return 100 train and 60 test images of digits, as an .npz file."""
+    path, digits = tmp_path / "few.npz", load("digits")
+    arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
+    arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
+    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    return path
 
 
 @pytest.fixture

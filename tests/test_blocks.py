@@ -1,15 +1,14 @@
 """Every code block of README, CONTRIBUTING and docs is run.
 
-Python blocks run as they stand, those of a page one after another in one namespace. Commands run on small stand-ins for the
+Python blocks run unchanged. The blocks of a page share one namespace. Commands run on small stand-ins for the
 user's files, with one epoch of a part of the data. Blocks of output are marked as text and not run. `test_docs.py` runs the
-loops of docs/loops.md, which are programs of their own, and `test_additions.py` the additions of CONTRIBUTING.
+loops of docs/loops.md, which are separate programs, and `test_additions.py` runs the additions of CONTRIBUTING.
 """
 
 import contextlib
 import csv
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ import torch
 from PIL import Image
 
 from made import make_folder, make_official
-from outspan.cli import main
 from outspan.config import tomllib
 from outspan.reproduce import status
 from outspan.text import backtranslation
@@ -49,13 +47,13 @@ def commands(text: str) -> list[list[str]]:
 
 
 def pages_with(language: str) -> list[Path]:
-    return [page for page in PAGES if any(found == language for found, _ in blocks(page))]
+    return [page for page in PAGES if any(block_language == language for block_language, _ in blocks(page))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_has_a_language(page):
     assert {language for language, _ in blocks(page)} <= LANGUAGES
-    assert page.read_text().count("```") == 2 * len(blocks(page))  # none is passed over
+    assert page.read_text().count("```") == 2 * len(blocks(page))  # no block is missed
 
 
 @pytest.fixture
@@ -100,7 +98,7 @@ def write_digits(path: Path) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in pages_with("python") if page.name not in ELSEWHERE], ids=lambda page: page.name
 )
-def test_the_python_blocks_run(page, user_folder, tiny_model, unchecked, one_thread):
+def test_python_blocks_run(page, user_folder, tiny_model, unchecked, one_thread):
     torch.manual_seed(0)
     namespace: dict = {"__name__": "__main__"}
     for language, text in blocks(page):
@@ -110,30 +108,23 @@ def test_the_python_blocks_run(page, user_folder, tiny_model, unchecked, one_thr
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
-def test_the_commands_run(page, user_folder, tiny_model, timm, monkeypatch, capsys, unchecked, one_thread):
+def test_commands_run(page, user_folder, tiny_model, timm, run, monkeypatch, unchecked, one_thread):
     monkeypatch.setattr(backtranslation, "ENGINES", {"apertium": lambda pair: Reversing()})
     for name in {"mnist", "cifar10"} & set(re.findall(r"\w+", page.read_text())) if page.name in OFFICIAL else ():
         make_official(name, user_folder / "data")
     for language, text in blocks(page):
         for words in commands(text) if language == "sh" else ():
             if words[0] == "outspan":
-                run(small(words[1:], tiny_model), monkeypatch, capsys)
+                run(*small(words[1:], tiny_model))
             else:
                 check_program(words)
-
-
-def run(arguments: list[str], monkeypatch, capsys) -> None:
-    monkeypatch.setattr(sys, "argv", ["outspan", *arguments])
-    with pytest.raises(SystemExit) as exited:
-        main()
-    assert not exited.value.code, f"outspan {shlex.join(arguments)}\n{capsys.readouterr().err}"
 
 
 def small(words: list[str], tiny_model: Path) -> list[str]:
     """Return a command that does the same with less: fewer seeds, one epoch, a part of the data, a tiny model for text."""
     words = [re.sub(r"^timm:\w+", "timm:small", word) for word in words]
     command = words[0]
-    less = LESS.get(words[1], {}) if len(words) > 2 else {}  # the last value of an option counts
+    less = LESS.get(words[1], {}) if len(words) > 2 else {}  # if an option is repeated, its last value is used
     less = {**less, "--seeds": FEW_SEEDS[command]} if command in FEW_SEEDS and (less or command in TRAINING) else less
     words += [str(part) for option in less.items() for part in option]
     if command in TRAINING:
@@ -156,7 +147,7 @@ def check_program(words: list[str]) -> None:
         assert words[0] in {"apt-get", "torchrun", ".venv/bin/pre-commit"}, f"unknown program {words[0]}"
 
 
-def test_a_block_that_fails_is_seen(tmp_path):
+def test_a_block_that_fails_is_detected(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("Text.\n\n1. Item:\n\n   ```python\n   1 / 0\n   ```\n\n```sh\noutspan data list  # all\n```\n")
     (first, second) = blocks(page)

@@ -21,7 +21,7 @@ from outspan.recipe_keys import StudyKeys
         (("train", "--data"), "Option '--data' requires an argument"),
     ],
 )
-def test_wrong_usage_is_one_line(arguments, message, run):
+def test_wrong_usage_is_reported_in_one_line(arguments, message, run):
     assert message in run(*arguments, code=2)
 
 
@@ -54,36 +54,36 @@ def test_the_help_lists_the_recipe_keys(run):
         ("lr=0.1", "lr=0.1"),
     ],
 )
-def test_a_tilde_is_the_home_folder(argument, expanded, monkeypatch):
+def test_a_tilde_expands_to_the_home_folder(argument, expanded, monkeypatch):
     monkeypatch.setenv("HOME", "HOME")
     assert cli._with_home(argument) == expanded
 
 
-def test_the_installed_command_refuses_without_a_traceback(tmp_path):
+def test_the_installed_command_reports_errors_without_a_traceback(tmp_path):
     command = [sys.executable, "-m", "outspan", "apply", str(tmp_path / "none.png"), "-o", "out.png", "--ops", "invert"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == f"outspan: {tmp_path / 'none.png'}: no such file\n"
+    process = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    assert process.returncode == 2
+    assert process.stderr == f"outspan: {tmp_path / 'none.png'}: no such file\n"
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("group", ["data", "theory"])
-def test_a_group_without_a_command_says_its_help(group, run):
+def test_a_group_without_a_command_prints_its_help(group, run):
     assert run(group).startswith(f"Usage: outspan {group}")
 
 
-class HalfMade:
-    """As torch's data loader is, where a signal comes while it is made."""
+class Unfinished:
+    """An object that fails when it is deleted, like a data loader of torch that a signal interrupts in its constructor."""
 
     def __del__(self):
         raise AttributeError("_workers_status")
 
 
-def test_an_interruption_says_no_word_about_what_it_left_half_made(monkeypatch, run):
+def test_an_interruption_hides_errors_of_unfinished_objects(monkeypatch, run):
     def make(*_, **__):
-        half = HalfMade()
-        assert half
+        unfinished = Unfinished()
+        assert unfinished
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "app", make)
-    assert run("train", code=130) == "outspan: interrupted\n"  # an error that is ignored would be a failure here
+    assert run("train", code=130) == "outspan: interrupted\n"  # an ignored error would fail this test

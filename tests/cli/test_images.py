@@ -1,4 +1,4 @@
-"""Transforms of single files, against Pillow; what makes no sense is refused."""
+"""The commands for single images, compared with Pillow, and their errors."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_transforms_lists_the_table(run):
     assert rotate["levels"] == [-4.5, 4.5]
 
 
-def test_apply_writes_what_pillow_gives(picture, tmp_path, run):
+def test_apply_writes_the_same_pixels_as_pillow(picture, tmp_path, run):
     out = tmp_path / "out.png"
     run("apply", picture, "-o", out, "--ops", "rotate:0.5, invert")
     plan = Plan.of([["rotate", "invert"]], levels=[[0.5, 0]])
@@ -55,7 +55,7 @@ def test_apply_keeps_grey_images_grey(tmp_path, run):
     assert np.array_equal(pixels(out), 255 - pixels(path))
 
 
-def test_gallery_draws_a_picture(picture, tmp_path, run):
+def test_gallery_writes_an_image(picture, tmp_path, run):
     for arguments in ((), (picture,)):
         out = tmp_path / "gallery.png"
         assert str(out) in run("gallery", *arguments, "-o", out)
@@ -77,13 +77,13 @@ def test_gallery_draws_a_picture(picture, tmp_path, run):
         ("invert,", "empty transform name in 'invert,'"),
     ],
 )
-def test_ops_that_make_no_sense_are_refused(ops, message, picture, tmp_path, run):
+def test_invalid_ops_are_refused(ops, message, picture, tmp_path, run):
     out = tmp_path / "out.png"
     assert message in run("apply", picture, "-o", out, "--ops", ops, code=2)
     assert not out.exists()
 
 
-def test_files_that_cannot_be_used_are_refused(picture, tmp_path, run):
+def test_files_that_cannot_be_read_or_written_are_refused(picture, tmp_path, run):
     out = tmp_path / "out.png"
     whole = picture.read_bytes()
     (tmp_path / "short.png").write_bytes(whole[: len(whole) // 2])

@@ -24,7 +24,7 @@ def run(run):
     return lambda *arguments, code=0: run("measure", *arguments, code=code)
 
 
-def test_twice_the_same_bytes(few, tmp_path, run):
+def test_two_runs_write_the_same_bytes(few, tmp_path, run):
     options = ("--data", few, "--transforms", "rotate, invert,rotate", "--seeds", 4, "--set", "epochs=2", "--set", "batch=25")
     out = run(*options, "-o", tmp_path / "one")
     run(*options, "-o", tmp_path / "two")
@@ -50,7 +50,7 @@ def test_twice_the_same_bytes(few, tmp_path, run):
         assert image.size == (1200, 900)
 
 
-def test_less_asked_of_a_folder_does_not_replace_more(few, tmp_path, run):
+def test_measuring_fewer_transforms_keeps_earlier_results(few, tmp_path, run):
     options = ("--data", few, "--seeds", 2, "--set", "epochs=1", "-o", tmp_path / "m", "--transforms")
     first = run(*options, "rotate,invert")
     assert "earlier" not in first
@@ -58,13 +58,13 @@ def test_less_asked_of_a_folder_does_not_replace_more(few, tmp_path, run):
     assert "Measured earlier in the same folder: invert, rotate." in printed
     assert list(json.loads((tmp_path / "m" / "scores.json").read_text())["transforms"]) == ["blur", "invert", "rotate"]
     assert list(load_predictions(tmp_path / "m" / "predictions.npz")) == ["baseline", "blur", "invert", "rotate"]
-    (tmp_path / "m" / "models" / "invert-1.npy").unlink()  # one seed is no measure
+    (tmp_path / "m" / "models" / "invert-1.npy").unlink()  # one seed is not enough
     printed = run(*options, "rotate")
     assert "in the same folder: blur." in printed
     assert "Not shown, measured earlier with fewer than 2 seeds: invert." in printed
 
 
-def test_models_that_learnt_nothing_are_said(few, tmp_path, run, monkeypatch):
+def test_a_warning_if_the_baseline_learns_nothing(few, tmp_path, run, monkeypatch):
     options = ("--seeds", 2, "--transforms", "rotate", "-o", tmp_path / "m")
     warning = "The model without transforms is not above the majority-class baseline"
     assert warning in run("--data", few, *options, "--set", "epochs=1", "--set", "lr=1e-6")
@@ -72,7 +72,7 @@ def test_models_that_learnt_nothing_are_said(few, tmp_path, run, monkeypatch):
     labels = load_predictions(tmp_path / "m" / "predictions.npz")["baseline"].labels.tolist()
     assert stored["largest_class"] == max(map(labels.count, labels)) / len(labels)
     assert warning not in run("--data", few, *options[:-1], tmp_path / "n", "--set", "epochs=8", "--set", "batch=25")
-    monkeypatch.chdir(few.parent)  # by another name it is the same data
+    monkeypatch.chdir(few.parent)  # the same data by a relative path
     assert warning in run("--data", few.name, *options, "--set", "epochs=1", "--set", "lr=1e-6")
 
 
@@ -93,7 +93,7 @@ def test_ignored_keys_of_a_recipe_are_named(tmp_path):
         study_recipe("measure", recipe, {"data": "digits"})
 
 
-def test_a_recipe_that_names_no_model_gets_the_paper_s(few, tmp_path, run):
+def test_the_default_model_is_the_one_of_the_paper(few, tmp_path, run):
     recipe = tmp_path / "r.toml"
     recipe.write_text(f'data = "{few}"\nepochs = 1\n')
     for extra, expected in (((), "mlp"), (("--model", "mlp-7"), "mlp-7"), (("--set", "model=mlp-8"), "mlp-8")):
@@ -101,14 +101,14 @@ def test_a_recipe_that_names_no_model_gets_the_paper_s(few, tmp_path, run):
         assert json.loads((tmp_path / expected / "scores.json").read_text())["settings"]["model"] == expected
 
 
-def test_a_table_without_an_effect_says_so(few, tmp_path, run):
+def test_a_table_without_significant_effects(few, tmp_path, run):
     grey = ("--transforms", "color", "--seeds", 2, "--set", "epochs=1")  # it does not change grey images
     printed = run("--data", few, *grey, "-o", tmp_path / "m")
     assert "No transform is significantly better than the baseline." in printed
     assert "No transform is significantly worse than the baseline." in printed
 
 
-def test_refusals(few, tmp_path, run):
+def test_wrong_arguments_are_refused(few, tmp_path, run):
     out = ("-o", tmp_path / "m", "--data", few)
     assert "at least 2 different seeds, got 1" in run(*out, "--seeds", 1, code=2)
     assert "'mixup' mixes labels" in run(*out, "--transforms", "rotate,mixup", code=2)
@@ -123,7 +123,7 @@ def test_refusals(few, tmp_path, run):
     assert "Example: outspan measure" in run("--help")
 
 
-def test_interrupted_it_keeps_what_is_finished(few, tmp_path, run, monkeypatch):
+def test_an_interruption_keeps_finished_models(few, tmp_path, run, monkeypatch):
     out = tmp_path / "m"
 
     @contextmanager
@@ -131,14 +131,14 @@ def test_interrupted_it_keeps_what_is_finished(few, tmp_path, run, monkeypatch):
         with training_progress(title) as on_step:
 
             def watched(state):
-                if title.startswith("rotate") and state.step == 3:  # into the seeds that are next
+                if title.startswith("rotate") and state.step == 3:  # while the seeds of rotate are trained
                     os.kill(os.getpid(), signal.SIGINT)
                 return on_step(state)
 
             yield watched
 
     monkeypatch.setattr("outspan.cli.measure.training_progress", interrupted)
-    monkeypatch.setattr("outspan.cli.progress._PAUSE", float("inf"))  # no line of progress, however slow the machine
+    monkeypatch.setattr("outspan.cli.progress._PAUSE", float("inf"))  # no progress lines, even on a slow machine
     printed = run(
         "--data", few, "--seeds", 2, "--transforms", "rotate", "--set", "epochs=2", "--set", "batch=25", "-o", out, code=130
     )
@@ -147,22 +147,22 @@ def test_interrupted_it_keeps_what_is_finished(few, tmp_path, run, monkeypatch):
 
 
 def workers_of(parent: int) -> list[str]:
-    """Return the processes in which another trains."""
+    """Return the command lines of the worker processes of a parent."""
     listed = subprocess.run(["ps", "-A", "-ww", "-o", "ppid=,args="], capture_output=True, text=True, check=True).stdout  # noqa: S607
     return [line for line in listed.splitlines() if line.split()[0] == str(parent) and "spawn_main" in line]
 
 
 @pytest.mark.slow
 def test_ctrl_c_while_processes_start_stops_them_all(few, tmp_path):
-    """A terminal sends it to all of them; those that still import torch must not die of it."""
+    """A terminal sends SIGINT to all processes. Those that still import torch must not print a traceback."""
     out = tmp_path / "m"
     options = [sys.executable, "-m", "outspan", "measure", "--data", few, "--seeds", "2", "--transforms", "rotate", "-o", out]
-    options += ["--jobs", "2", "--set", "epochs=1000000"]  # more than they can do before they are stopped
+    options += ["--jobs", "2", "--set", "epochs=1000000"]  # more epochs than they can finish before they are stopped
     process = subprocess.Popen([*map(str, options)], stderr=subprocess.PIPE, text=True, start_new_session=True)
     while len(workers_of(process.pid)) < 2:
         assert process.poll() is None
         time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)  # they are born, and not ready: importing torch takes longer than asking for them
+    os.killpg(process.pid, signal.SIGINT)  # they exist but are not ready: they still import torch
     _, err = process.communicate(timeout=600)
     *progress, final = err.splitlines()
     assert (process.returncode, final) == (130, "outspan: stopped; run the same command again to resume")

@@ -1,4 +1,4 @@
-"""Nothing that comes from outside reaches the terminal as a control character."""
+"""Names from outside are printed without control characters."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def controls(text: str) -> set[str]:
     return {character for character in text if not character.isprintable()} - {"\n"}
 
 
-def test_every_control_character_is_escaped_and_the_rest_is_left_alone():
+def test_only_control_characters_are_escaped():
     everything = "".join(map(chr, range(0x3000)))
     assert not controls(printable(everything))
     assert "\n" not in printable(everything)
@@ -32,16 +32,16 @@ def folder(tmp_path_factory):
     return root
 
 
-def test_hostile_names_do_not_reach_the_terminal(folder, tmp_path, run):
+def test_hostile_names_are_escaped_in_all_output(folder, tmp_path, run):
     options = ["--model", "convnet", "--policy", "none", "--set", "size=8", "--set", "epochs=1", "-o", tmp_path / HOSTILE]
-    said = run("train", "--data", folder, *options)
-    said += run("evaluate", tmp_path / HOSTILE)
-    said += run("predict", tmp_path / HOSTILE, folder / "test", "--top", 2)
+    output = run("train", "--data", folder, *options)
+    output += run("evaluate", tmp_path / HOSTILE)
+    output += run("predict", tmp_path / HOSTILE, folder / "test", "--top", 2)
     damaged = folder / "train" / HOSTILE / "damaged\x1b[2J.png"
     damaged.write_bytes(b"not an image")
-    said += run("train", "--data", folder, *options[:-1], tmp_path / "other", code=2)
-    said += run("predict", tmp_path / HOSTILE, damaged, code=2)
+    output += run("train", "--data", folder, *options[:-1], tmp_path / "other", code=2)
+    output += run("predict", tmp_path / HOSTILE, damaged, code=2)
     damaged.unlink()
-    assert "cat\\x1b]0;owned" in said
-    assert not controls(said)
-    assert not any(line.startswith("accuracy 100") for line in said.splitlines())
+    assert "cat\\x1b]0;owned" in output
+    assert not controls(output)
+    assert not any(line.startswith("accuracy 100") for line in output.splitlines())

@@ -1,4 +1,4 @@
-"""The progress of a run: what it prints, and what an interruption does."""
+"""The progress of a run: the printed lines, and interruptions."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from outspan.cli.progress import training_progress
 from outspan.training import Progress, Stopped
 
 
-def test_a_run_without_a_terminal_says_a_line_now_and_then(monkeypatch, capsys):
+def test_without_a_terminal_progress_lines_are_rare(monkeypatch, capsys):
     state = Progress(30, 120, epoch=1, epochs=4, loss=0.5, samples=8, metrics=[{"test_accuracy": 0.75}])
     monkeypatch.setattr(progress, "_PAUSE", float("inf"))
     with training_progress("random, seed 1") as on_step:
@@ -27,7 +27,7 @@ def test_a_run_without_a_terminal_says_a_line_now_and_then(monkeypatch, capsys):
 
 
 def interrupted(number: int, *, reads: bool, steps: int) -> None:
-    """Do so many steps, be interrupted, and do one more, which must be asked to save."""
+    """Make some steps, send a signal, and make one more step, which must return that the run should save."""
     step = Progress(1, 9, epochs=1, loss=0.0, samples=1)
     with training_progress(reads=reads) as on_step:
         for _ in range(steps):
@@ -38,7 +38,7 @@ def interrupted(number: int, *, reads: bool, steps: int) -> None:
 
 @pytest.fixture
 def terminal():
-    """Heed SIGHUP, as under a terminal, where the suite itself runs under nohup."""
+    """Set the default handler of SIGHUP, because the suite itself may run under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -46,7 +46,7 @@ def terminal():
 
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_while_the_data_is_read_ctrl_c_ends_it(number):
+def test_a_signal_ends_reading_at_once_and_stops_training_after_a_step(number):
     with pytest.raises(KeyboardInterrupt):
         interrupted(number, reads=True, steps=0)
     for reads, steps in ((True, 1), (False, 0), (False, 1)):
@@ -54,7 +54,7 @@ def test_while_the_data_is_read_ctrl_c_ends_it(number):
             interrupted(number, reads=reads, steps=steps)
 
 
-def test_under_nohup_a_closed_terminal_does_not_stop_it():
+def test_under_nohup_a_closed_terminal_does_not_stop_a_run():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with training_progress() as on_step:

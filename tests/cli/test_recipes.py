@@ -1,4 +1,4 @@
-"""Every recipe of the paper starts, trains, resumes and evaluates, on files made in the official formats."""
+"""Every recipe of the paper starts, trains, resumes and evaluates, on generated files in the official formats."""
 
 import shutil
 from pathlib import Path
@@ -13,12 +13,12 @@ from outspan.training.train import train
 from trained_runs import load_run
 
 PAPER = sorted((Path(__file__).parent.parent.parent / "recipes" / "paper").glob("*.toml"))
-IMAGES = [path for path in PAPER if "imdb" not in path.stem]  # that of text starts in tests/text
+IMAGES = [path for path in PAPER if "imdb" not in path.stem]  # the recipe for text is tested in tests/text
 
 
 @pytest.fixture(scope="module")
 def official(tmp_path_factory):
-    """Make a data set's files when they are first asked for; they are large, so they go at the end."""
+    """Write the files of a data set when they are first needed. They are large, so they are removed at the end."""
     root = tmp_path_factory.mktemp("official")
 
     def make(name: str) -> Path:
@@ -31,7 +31,7 @@ def official(tmp_path_factory):
     shutil.rmtree(root)
 
 
-def through(path, changes, scale, out) -> None:
+def check_training(path, changes, scale, out) -> None:
     recipe = scaled(build_recipe(path, read_changes(changes)), scale)
     with pytest.raises(Stopped):
         train(recipe, out=out, on_step=lambda progress: progress.step == 1)
@@ -52,22 +52,22 @@ NARROW = {  # the same families, for CPUs
 
 
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.stem)
-def test_a_recipe_runs_narrowly_in_batches_of_two(path, official, tmp_path, monkeypatch, one_thread):
+def test_a_recipe_runs_with_a_narrow_model(path, official, tmp_path, monkeypatch, one_thread):
     recipe = read_recipe(path)
     monkeypatch.setenv("OUTSPAN_DATA", str(official(recipe.data)))
-    through(path, ["batch=2", "size=32", f"model={NARROW[recipe.model]}"], 1e-5, tmp_path)
+    check_training(path, ["batch=2", "size=32", f"model={NARROW[recipe.model]}"], 1e-5, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.stem)
-def test_a_recipe_runs_with_its_own_model_in_batches_of_three(path, official, tmp_path, monkeypatch, one_thread):
+def test_a_recipe_runs_with_its_own_model(path, official, tmp_path, monkeypatch, one_thread):
     """The recipe's model at its full width, on a few images, so that a CPU can run it."""
     monkeypatch.setenv("OUTSPAN_DATA", str(official(read_recipe(path).data)))
-    through(path, ["batch=3"], 1e-5, tmp_path)
+    check_training(path, ["batch=3"], 1e-5, tmp_path)
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
-def test_a_recipe_says_what_to_expect(path):
+def test_a_recipe_states_the_expected_result_and_cost(path):
     text = path.read_text()
     assert "Expected: " in text
     assert "GPU hours" in text or "CPU core" in text
@@ -86,7 +86,7 @@ def test_the_scale_is_an_option(run, official, monkeypatch, tmp_path):
         assert "scale must lie in (0, 1], got" in run("train", mnist, "--scale", scale, "-o", tmp_path / "none", code=2)
 
 
-def test_data_that_is_not_here_is_named_with_where_it_comes_from(run, monkeypatch, tmp_path):
+def test_missing_data_is_named_with_its_source(run, monkeypatch, tmp_path):
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
     imagenet = next(path for path in PAPER if "imagenet" in path.stem)
     message = f"{tmp_path / 'imagenet' / 'train'}: no such file or folder; get it: ILSVRC 2012, image-net.org"
@@ -106,6 +106,6 @@ def test_data_that_is_not_here_is_named_with_where_it_comes_from(run, monkeypatc
 )
 def test_a_wrong_policy_file_is_refused_and_leaves_no_folder(policy, text, message, run, tmp_path):
     (tmp_path / "policy.txt").write_text(text)
-    given = ("--data", "digits", "--model", "mlp", "--policy", policy, "--policy-file", tmp_path / "policy.txt")
-    assert message in run("train", *given, "-o", tmp_path / "run", code=2)
+    options = ("--data", "digits", "--model", "mlp", "--policy", policy, "--policy-file", tmp_path / "policy.txt")
+    assert message in run("train", *options, "-o", tmp_path / "run", code=2)
     assert not (tmp_path / "run").exists()

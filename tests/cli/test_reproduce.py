@@ -1,4 +1,4 @@
-"""outspan reproduce as a user runs it, on files made in the official format."""
+"""The command `outspan reproduce`, on generated files in the official format."""
 
 import json
 import os
@@ -20,7 +20,7 @@ CELLS = ("--rows", "svhn/wrn-28-10", "--methods", "baseline,ra,ta,uncertain,pba"
 
 @pytest.fixture
 def narrow(tmp_path, monkeypatch):
-    """The paper's recipe of SVHN with a narrow model and small batches, and 600 made images."""
+    """Write the recipes of the paper with a narrow model and small batches, and 600 generated images of SVHN."""
     (tmp_path / "recipes" / "paper").mkdir(parents=True)
     for name in ROWS.values():
         text = (HOME / "recipes" / "paper" / f"{name}.toml").read_text()
@@ -40,7 +40,7 @@ def test_everything_is_listed(run):
     assert out.count("measured here: ") + out.count("runnable") + out.count("needs data that is not available: ") == 14
 
 
-def test_a_table_without_rows_shows_the_papers_numbers_and_trains_nothing(run, narrow, monkeypatch):
+def test_without_rows_only_the_numbers_of_the_paper_are_shown(run, narrow, monkeypatch):
     monkeypatch.chdir(narrow)
     out = run("reproduce", "table-3")
     assert "97.89 ± 0.03" in out
@@ -54,7 +54,7 @@ def test_a_table_without_rows_shows_the_papers_numbers_and_trains_nothing(run, n
     assert "--rows needs a table, e.g. outspan reproduce table-3 --rows x" in run("reproduce", "--rows", "x", code=2)
 
 
-def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, monkeypatch):
+def test_cells_are_run_once_and_shown_with_the_numbers_of_the_paper(run, narrow, one_thread, monkeypatch):
     monkeypatch.setenv("COMMIT", "abc")
     out = run("reproduce", "table-3", *CELLS, "-o", narrow / "out")
     lines = {tuple(line.split()[:2]): line for line in out.splitlines() if line.startswith("svhn/wrn-28-10 ")}
@@ -76,7 +76,7 @@ def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, m
     assert run("reproduce", "table-3", *CELLS, "-o", narrow / "out") == out
     assert {path: path.stat().st_mtime_ns for path in Path(narrow / "out").rglob("*.safetensors")} == before
     fewer = ("--rows", "svhn/wrn-28-10", "--methods", "ta,aa", "--scale", "0.001")
-    run("reproduce", "table-3", *fewer, "-o", narrow / "out")  # what others asked for stays in the file
+    run("reproduce", "table-3", *fewer, "-o", narrow / "out")  # cells of earlier commands stay in the file
     cells = json.loads((narrow / "out" / "table-3" / "scale-0.001" / "table-3.json").read_text())["cells"]
     assert [(cell["method"], cell["seeds"]) for cell in cells] == [
         ("baseline", [0, 1]), ("aa", [0]), ("ra", [0, 1]), ("ta", [0, 1]), ("uncertain", [0, 1]),
@@ -95,11 +95,11 @@ def test_cells_are_run_once_beside_the_papers_numbers(run, narrow, one_thread, m
         (("table-3", "--rows", "svhn/wrn-28-10", "--seeds", "0"), "Invalid value for '--seeds'"),
     ],
 )
-def test_what_is_wrong_is_said(arguments, message, run, narrow):
+def test_wrong_arguments_are_refused(arguments, message, run, narrow):
     assert message in run("reproduce", *arguments, "-o", narrow / "out", code=2)
 
 
-def test_a_cell_that_fails_says_why_and_the_others_are_run(run, narrow, one_thread):
+def test_a_cell_that_fails_is_explained_and_the_others_are_run(run, narrow, one_thread):
     make_official("cifar100", narrow)
     (narrow / "cifar-100-binary" / "test.bin").write_bytes(b"short")
     rows = ("--rows", "cifar100/wrn-28-10,svhn/wrn-28-10", "--methods", "baseline", "--scale", "0.001")
@@ -109,7 +109,7 @@ def test_a_cell_that_fails_says_why_and_the_others_are_run(run, narrow, one_thre
     assert [(len(cell["accuracies"]), bool(cell["why_not"])) for cell in cells] == [(0, True), (1, False)]
 
 
-def test_a_wrong_policy_file_is_refused_before_anything_is_trained(run, narrow):
+def test_a_wrong_policy_file_is_refused_before_training(run, narrow):
     (narrow / "policy").write_text("nothing here")
     reasons = {"fast-aa": "not a Python or JSON list", "pba": "must be a Python list, got 'nothing here'"}
     for method, reason in reasons.items():
@@ -119,7 +119,7 @@ def test_a_wrong_policy_file_is_refused_before_anything_is_trained(run, narrow):
         assert not (narrow / "out").exists()
 
 
-def test_cells_without_data_say_which_file_and_train_nothing(run, narrow):
+def test_cells_without_data_name_the_missing_file(run, narrow):
     out = run(
         "reproduce",
         "table-3",
@@ -156,12 +156,12 @@ print(json.dumps(results))
 
 
 def run_installed(folder: Path, empty: Path, *commands: list[str]) -> list[tuple[int, str, str]]:
-    """Run commands of a package that lies in a folder, in an empty folder: there is no clone. Return code, stdout, stderr."""
+    """Run commands of a package in `folder` from an empty folder, without a clone. Return code, stdout and stderr of each."""
     command = [sys.executable, "-c", _INSTALLED.format(folder=str(folder)), json.dumps(commands)]
     environment = {**os.environ, "OUTSPAN_DATA": str(empty)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=empty, timeout=600)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=empty, timeout=600)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 def check_installed(folder: Path, empty: Path) -> None:
@@ -179,13 +179,13 @@ def check_installed(folder: Path, empty: Path) -> None:
     assert "measured here: " in listed[1]
     assert table[0] == 0, table
     assert "97.89 ± 0.03" in table[1]
-    assert "outspan data fetch mnist" in recipe[2]  # the recipe is found, its data is not there
+    assert "outspan data fetch mnist" in recipe[2]  # the recipe exists, its data does not
     assert "recipes/none.toml: no such file" in missing[2]
 
 
 def test_an_installed_package_reproduces_without_a_clone(tmp_path):
     packages = read_values(HOME / "pyproject.toml")["tool"]["scikit-build"]["wheel"]["packages"]
-    for name, source in packages.items():  # laid out as the wheel is
+    for name, source in packages.items():  # the same layout as in the wheel
         skipped = shutil.ignore_patterns("*.so", "*.cpp", "*.h", "__pycache__")
         shutil.copytree(HOME / source, tmp_path / "site" / name, ignore=skipped)
     check_installed(tmp_path / "site", tmp_path / "empty")

@@ -23,7 +23,7 @@ def options(few):
     return ("--data", few, "--model", "mlp-10", "--seeds", 2, "--set", "epochs=4", "--set", "batch=25")
 
 
-def test_compositions_then_a_core_that_trains(options, tmp_path, run):
+def test_compose_then_core_then_train(options, tmp_path, run):
     out = tmp_path / "m"
     names = ("--transforms", "rotate, random_crop,rotate")
     for extra, name, words in (
@@ -43,7 +43,7 @@ def test_compositions_then_a_core_that_trains(options, tmp_path, run):
             assert image.format == "PNG"
     before = sorted((out / "models").iterdir())
     printed = run("core", *options, *names, "-o", out)
-    assert sorted((out / "models").iterdir()) == before  # all that it needs was there
+    assert sorted((out / "models").iterdir()) == before  # all models existed already
     stored = json.loads((out / "core.json").read_text())
     assert "← core" in printed
     assert f"{stored['ties']} of {stored['votes']} votes were tied" in printed
@@ -54,7 +54,7 @@ def test_compositions_then_a_core_that_trains(options, tmp_path, run):
     assert run("core", *options, *names, "-o", out) == printed
 
 
-def test_mixup_twice_the_same_bytes(options, tmp_path, run):
+def test_two_runs_of_mixup_write_the_same_bytes(options, tmp_path, run):
     extra = ("--l2", "1e-3,1e-2", "--fractions", "0,1")
     printed = run("mixup", *options, *extra, "-o", tmp_path / "one")
     run("mixup", *options, *extra, "-o", tmp_path / "two")
@@ -75,7 +75,7 @@ def test_mixup_corrects_at_the_requested_fractions(options, tmp_path, run):
     assert stored == (entry["count"] > 0,) * 2
 
 
-def test_mixup_that_corrects_nothing_has_no_margins_to_compare():
+def test_mixup_without_corrected_samples_prints_no_margins():
     info = StudyInfo(SETTINGS, (0, 1), 9, "images", 0, 9, 0.5, True)
     score = Scores(9, 0.5, 0.0, 0.5, 0.0, 0)
     corrected = (Corrected(0.0, 0, 1, None, None, (0,) * 10),)
@@ -96,7 +96,7 @@ def test_mixup_that_corrects_nothing_has_no_margins_to_compare():
         ("mixup", ("--l2", "1e-3", "--shares", "0"), "mixup.json"),
     ],
 )
-def test_shared_batches_are_said(command, more, file, options, tmp_path, run):
+def test_shared_batches_are_named_in_the_output(command, more, file, options, tmp_path, run):
     for extra in ((), ("--shared-batches",)):
         out = tmp_path / f"m{len(extra)}"
         printed = run(command, *options, "--set", "epochs=1", *more, *extra, "-o", out)
@@ -104,8 +104,8 @@ def test_shared_batches_are_said(command, more, file, options, tmp_path, run):
         assert ("note" in json.loads((out / file).read_text())) == bool(extra)
 
 
-def test_a_core_recipe_finds_its_data_from_anywhere(tmp_path, run, monkeypatch):
-    """ImageNet is a name, which $OUTSPAN_DATA says the place of; any other folder is a path."""
+def test_a_core_recipe_finds_its_data_from_any_folder(tmp_path, run, monkeypatch):
+    """ImageNet is a name, found in $OUTSPAN_DATA. Any other folder is a path."""
     for part, name, shade in product(("train", "val"), ("dark", "light"), (40, 45)):
         (tmp_path / "imagenet" / part / name).mkdir(parents=True, exist_ok=True)
         picture = Image.new("RGB", (9, 9), (shade + 150 * (name == "light"), shade, 0))
@@ -126,7 +126,7 @@ def test_all_transforms(command, options, tmp_path, run, monkeypatch):
     assert {path.name.split("-")[0] for path in (tmp_path / "m" / "models").iterdir()} >= {"baseline", "rotate", "invert"}
 
 
-def test_refusals(options, few, tmp_path, run):
+def test_wrong_arguments_are_refused(options, few, tmp_path, run):
     out = ("-o", tmp_path / "m")
     assert "at least 2 different transforms, got ['rotate']" in run("compose", *options, *out, "--transforms", "rotate", code=2)
     assert "at least 2 different seeds, got 1" in run("compose", "--data", few, "--seeds", 1, *out, code=2)

@@ -15,13 +15,13 @@ def run(run):
     return lambda *arguments, code=0: run("theory", *arguments, code=code)
 
 
-def test_verify_prints_a_block_a_result_within_80_columns(run, monkeypatch):
+def test_verify_prints_one_block_per_result_within_80_columns(run, monkeypatch):
     rows = verify(draws=100)
     monkeypatch.setattr("outspan.theory.verification.verify", lambda *, draws, seed: rows if (draws, seed) == (100, 0) else [])
     out = run("verify", "--draws", 100)
     assert "Theorem 1, eq. 1: flip, (n+1)λ" in out
     assert "fails by" in out
-    assert "σ small (not met)" in " ".join(out.split())  # a line may break in it
+    assert "σ small (not met)" in " ".join(out.split())  # it may be wrapped
     assert max(map(len, out.splitlines())) <= 80
     printed = json.loads(run("verify", "--draws", 100, "--json"))
     assert len(printed) == out.count("\n  printed ") == len(rows)
@@ -75,7 +75,7 @@ def test_rank_reads_a_folder_of_images(run, tmp_path):
     assert max(map(len, out.removesuffix(f"wrote {tmp_path / 'rank.json'}\n").splitlines())) <= 80
 
 
-def test_refusals(run, tmp_path):
+def test_wrong_arguments_are_refused(run, tmp_path):
     bad = tmp_path / "bad.json"
     bad.write_text('{"rotate": "low"}')
     arguments = ("rank", "--data", "digits", "--transforms", "rotate", "-o", tmp_path / "rank.json")

@@ -1,4 +1,4 @@
-"""Training from the command line: what it prints, refuses, and saves when it is interrupted."""
+"""The command `outspan train`: its output, its errors, and interruptions."""
 
 import signal
 import subprocess
@@ -8,35 +8,38 @@ import time
 import numpy as np
 import pytest
 
-from outspan.cli import main, progress
+from outspan.cli import progress
 from outspan.training import checkpoint
 
 
 def test_one_class_is_refused(tiny, tmp_path, run):
     with np.load(tiny) as file:
         np.savez(tmp_path / "one.npz", **dict(file) | {"train_labels": np.zeros(60, int), "test_labels": np.zeros(60, int)})
-    refused = run("train", "--data", tmp_path / "one.npz", "-o", tmp_path / "run", code=2)
-    assert "one.npz: needs at least two classes, got '0' only" in refused
+    message = run("train", "--data", tmp_path / "one.npz", "-o", tmp_path / "run", code=2)
+    assert "one.npz: needs at least two classes, got '0' only" in message
 
 
 @pytest.mark.filterwarnings("ignore:only .baseline. crops")
-def test_a_model_that_learnt_nothing_is_said(tmp_path, run):
-    images, labels = np.zeros((20, 8, 8), dtype=np.uint8), np.arange(20) % 5 // 3  # all alike; 12 of a class, 8 of the other
+def test_a_warning_if_the_model_learns_nothing(tmp_path, run):
+    images, labels = (
+        np.zeros((20, 8, 8), dtype=np.uint8),
+        np.arange(20) % 5 // 3,
+    )  # equal images; 12 of one class, 8 of the other
     np.savez(tmp_path / "all.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
     changes = ("--set", "epochs=1", "--set", "batch=20", "-o")
-    said = run("train", "--data", tmp_path / "all.npz", "--model", "mlp", "--policy", "none", *changes, tmp_path / "run")
-    assert "Not above the majority-class baseline (60.00 %)." in said
+    output = run("train", "--data", tmp_path / "all.npz", "--model", "mlp", "--policy", "none", *changes, tmp_path / "run")
+    assert "Not above the majority-class baseline (60.00 %)." in output
     changes = ("--set", f"data={tmp_path / 'all.npz'}", "--set", "model=mlp", *changes)
-    said = run("compare", "--policies", "none,baseline", "--seeds", "1", *changes, tmp_path / "two")
-    assert "Not above the majority-class baseline (60.00 %): `none`, `baseline`." in said
+    output = run("compare", "--policies", "none,baseline", "--seeds", "1", *changes, tmp_path / "two")
+    assert "Not above the majority-class baseline (60.00 %): `none`, `baseline`." in output
 
 
 def test_a_recipe_file_is_changed_by_options(tiny, tmp_path, run):
     recipe = tmp_path / "r.toml"
     recipe.write_text(f'data = "{tiny}"\nmodel = "mlp"\nepochs = 1\nbatch = 30\npolicy = "none"\n')
     run("train", recipe, "-o", tmp_path / "run")
-    refused = run("train", recipe, "--set", "lr=0.5", "-o", tmp_path / "run", code=2)
-    assert "a run of another recipe (lr 0.1 there, 0.5 requested)" in refused
+    message = run("train", recipe, "--set", "lr=0.5", "-o", tmp_path / "run", code=2)
+    assert "a run of another recipe (lr 0.1 there, 0.5 requested)" in message
 
 
 @pytest.mark.parametrize(
@@ -56,39 +59,37 @@ def test_a_recipe_file_is_changed_by_options(tiny, tmp_path, run):
         (("--learning-rate",), "learning_rate is the recipe key lr: use `--set lr=VALUE`"),
     ],
 )
-def test_training_that_cannot_begin_is_refused(arguments, message, tmp_path, run):
+def test_wrong_arguments_are_refused(arguments, message, tmp_path, run):
     assert message in run("train", *arguments, "-o", tmp_path / "run", code=2)
 
 
-def test_a_key_without_effect_is_said(tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_PAUSE", float("inf"))  # no line of progress, however slow the machine
+def test_ignored_keys_are_named(tiny, tmp_path, monkeypatch, run_command):
+    monkeypatch.setattr(progress, "_PAUSE", float("inf"))  # no progress lines, even on a slow machine
     changes = ("--set", "epochs=1", "--set", "magnitude=3", "--set", "candidates=8", "--set", "batch=20")
-    command = ["outspan", "train", "--data", str(tiny), "--model", "mlp", "--policy", "randaugment", *changes]
-    monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path / "run")])
-    with pytest.raises(SystemExit):
-        main()
-    assert capsys.readouterr().err.splitlines() == [
+    options = ("--data", tiny, "--model", "mlp", "--policy", "randaugment", *changes, "-o", tmp_path / "run")
+    _, _, err = run_command("train", *options)
+    assert err.splitlines() == [
         "outspan: policy randaugment ignores these keys: candidates",
         "60 train and 60 test images, 2 classes, 1 x 8 x 8; model mlp, 6,702 parameters; policy randaugment; device cpu",
     ]
 
 
-def test_a_file_in_the_way_is_said(tiny, run):
+def test_an_output_path_that_is_a_file_is_refused(tiny, run):
     assert "File exists" in run("train", "--data", tiny, "-o", tiny, code=2)
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(tiny, tmp_path):
+def test_ctrl_c_saves_a_checkpoint(tiny, tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "outspan", "train", "--data", str(tiny), "--model", "mlp", "--policy", "random"]
-    command += ["--set", "epochs=1000000", "--set", "batch=20", "-o", str(out)]  # more than it can do before it is interrupted
+    command += ["--set", "epochs=1000000", "--set", "batch=20", "-o", str(out)]  # more epochs than it can finish
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not (out / "metrics.jsonl").exists():  # the first epoch is over
         time.sleep(0.02)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=600)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 130
-    assert "stopped at step" in said
-    assert "Traceback" not in said
+    assert "stopped at step" in err
+    assert "Traceback" not in err
     step = checkpoint.load(out)[1]["step"]
-    assert f"stopped at step {step} of 3000000" in said
+    assert f"stopped at step {step} of 3000000" in err

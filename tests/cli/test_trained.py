@@ -1,9 +1,8 @@
-"""What is said of a run: its accuracy, the classes of files, and what was chosen."""
+"""The commands that read a trained run: `evaluate`, `predict` and `compositions`."""
 
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from PIL import Image
 
 from made import make_folder, pixels
-from outspan.cli import main
 from outspan.config import Recipe
 from outspan.data.sets import load
 from outspan.training import Stopped, predicted
@@ -35,20 +33,20 @@ def test_train_then_evaluate(tiny, tmp_path, run):
         "-o",
         out,
     )
-    said = run(*command)
-    assert "after the last epoch" in said
+    output = run(*command)
+    assert "after the last epoch" in output
     assert (out / "metrics.jsonl").read_text().count("\n") == 3
-    assert run(*command) == said  # finished: the same summary at once
+    assert run(*command) == output  # the run is finished: the same summary, without training
     for name, value in (("dark", 20), ("light", 220)):
         Image.new("L", (30, 20), value).save(tmp_path / f"{name}.png")
-    told = run("predict", out, tmp_path / "dark.png", tmp_path / "light.png").splitlines()
-    assert [line.split()[1] for line in told] == ["0", "1"]
+    lines = run("predict", out, tmp_path / "dark.png", tmp_path / "light.png").splitlines()
+    assert [line.split()[1] for line in lines] == ["0", "1"]
     report = run("evaluate", out)
     assert "accuracy 100.00 % of 60 test images" in report
     assert report.splitlines()[-1].split() == ["1", "30", "100.00", "0", "30"]
     assert report.startswith(f"tested on the test split of {tiny}, 60 images\n")
-    found = json.loads(run("evaluate", out, "--json"))
-    assert found == {
+    result = json.loads(run("evaluate", out, "--json"))
+    assert result == {
         "tested": {"data": str(tiny), "part": "test split", "count": 60, "trained_on": 0},
         "accuracy": 1.0,
         "balanced_accuracy": 1.0,
@@ -60,41 +58,41 @@ def test_train_then_evaluate(tiny, tmp_path, run):
 
 @pytest.fixture
 def trained(tiny, tmp_path, run):
-    """The folder of a run that tells dark images, 0, from light ones, 1."""
+    """Train a model that separates dark images, class 0, from light ones, class 1. Return the folder of the run."""
     options = ("--model", "mlp", "--policy", "none", "--set", "epochs=3", "--set", "batch=20")
     run("train", "--data", tiny, *options, "-o", tmp_path / "run")
     return tmp_path / "run"
 
 
-def test_predict_takes_folders_and_leaves_out_what_is_no_image(trained, tmp_path, monkeypatch, run):
-    monkeypatch.setattr(predicted, "_FILES_AT_ONCE", 2)  # more than one part
+def test_predict_reads_folders_and_skips_files_that_are_not_images(trained, tmp_path, monkeypatch, run):
+    monkeypatch.setattr(predicted, "_FILES_AT_ONCE", 2)  # several batches of files
     folder = tmp_path / "more" / "deeper"
     folder.mkdir(parents=True)
     for name, value in (("c", 220), ("a", 20), ("b", 220)):
         Image.new("RGB", (12, 9), (value,) * 3).save(folder / f"{name}.png")
     (folder / "notes.txt").write_text("not an image")
-    (folder / "._a.png").write_bytes(b"what a file manager left")
+    (folder / "._a.png").write_bytes(b"metadata of a file manager")
     (folder / "folder.png").mkdir()
     lines = run("predict", trained, tmp_path / "more", "--top", "5", "--json").splitlines()
-    found = [json.loads(line) for line in lines]
-    assert [Path(one["file"]).name for one in found] == ["a.png", "b.png", "c.png"]
-    assert [next(iter(one["classes"])) for one in found] == ["0", "1", "1"]  # the likeliest first
-    assert all(sum(one["classes"].values()) == pytest.approx(1) for one in found)  # both classes, no more than there are
+    predictions = [json.loads(line) for line in lines]
+    assert [Path(row["file"]).name for row in predictions] == ["a.png", "b.png", "c.png"]
+    assert [next(iter(row["classes"])) for row in predictions] == ["0", "1", "1"]  # the most probable class first
+    assert all(sum(row["classes"].values()) == pytest.approx(1) for row in predictions)  # there are only two classes
     (folder / "b.png").write_bytes(b"damaged")
-    told = run("predict", trained, folder, tmp_path / "absent.png", code=1).splitlines()
-    assert [Path(line.split()[0]).name for line in told] == ["a.png", "c.png"]
+    printed = run("predict", trained, folder, tmp_path / "absent.png", code=1).splitlines()
+    assert [Path(line.split()[0]).name for line in printed] == ["a.png", "c.png"]
     assert "b.png: cannot be read as an image" in run("predict", trained, folder / "b.png", code=2)
     (tmp_path / "empty").mkdir()
     assert "empty: no supported files in this folder, expected .bmp, " in run("predict", trained, tmp_path / "empty", code=2)
 
 
-def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, run):
+def test_evaluate_accepts_other_data_with_the_same_classes(tiny, trained, tmp_path, run):
     with np.load(tiny) as file:
         arrays = dict(file)
     other = tmp_path / "other.npz"
     np.savez(other, **arrays | {"test_images": arrays["test_images"][:40], "test_labels": 1 - arrays["test_labels"][:40]})
-    found = json.loads(run("evaluate", trained, "--data", other, "--json"))
-    assert found == {
+    result = json.loads(run("evaluate", trained, "--data", other, "--json"))
+    assert result == {
         "tested": {"data": str(other), "part": "test split", "count": 40, "trained_on": 0},
         "accuracy": 0.0,
         "balanced_accuracy": 0.0,
@@ -110,13 +108,13 @@ def test_evaluate_takes_other_data_of_the_same_classes(tiny, trained, tmp_path, 
     assert "other.npz: its classes must be that of the run, ['0', '1'], got" in run(
         "evaluate", trained, "--data", other, code=2
     )
-    larger = {f"{kind}_images": np.pad(arrays[f"{kind}_images"], ((0, 0), (1, 1), (1, 1))) for kind in ("train", "test")}
+    larger = {f"{split}_images": np.pad(arrays[f"{split}_images"], ((0, 0), (1, 1), (1, 1))) for split in ("train", "test")}
     np.savez(other, **arrays | larger)
-    refused = run("evaluate", trained, "--data", other, code=2)
-    assert "other.npz: its shape must be that of the run, [1, 8, 8], got [1, 10, 10]" in refused
+    message = run("evaluate", trained, "--data", other, code=2)
+    assert "other.npz: its shape must be that of the run, [1, 8, 8], got [1, 10, 10]" in message
 
 
-def test_evaluate_takes_a_folder_of_classes_and_says_what_is_missing(tmp_path, run, capsys):
+def test_evaluate_accepts_a_folder_without_all_classes(tmp_path, run, capsys):
     make_folder(tmp_path / "set", train=4, test=3)
     options = ("--model", "mlp", "--set", "size=8", "--set", "epochs=1", "--set", "batch=4", "--policy", "none")
     run("train", "--data", tmp_path / "set", *options, "-o", tmp_path / "run")
@@ -128,15 +126,15 @@ def test_evaluate_takes_a_folder_of_classes_and_says_what_is_missing(tmp_path, r
     (tmp_path / "set").rename(tmp_path / "moved")
     assert "set: no longer exists; pass --data with its new path" in run("evaluate", tmp_path / "run", code=2)
     shutil.rmtree(tmp_path / "moved" / "val" / "n01443537")
-    said = run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val")
-    assert "of 3 test images" in said
-    shares = json.loads(run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val", "--json"))
-    assert shares["balanced_accuracy"] == shares["classes"]["n01440764"]  # of the classes that are there
-    assert shares["classes"]["n01443537"] is None
-    assert said.splitlines()[-1].split() == ["n01443537", "0", "0", "0"]  # no share of none
+    output = run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val")
+    assert "of 3 test images" in output
+    result = json.loads(run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val", "--json"))
+    assert result["balanced_accuracy"] == result["classes"]["n01440764"]  # the mean over the classes in the folder
+    assert result["classes"]["n01443537"] is None
+    assert output.splitlines()[-1].split() == ["n01443537", "0", "0", "0"]  # no images, so no accuracy
 
 
-def test_a_run_on_class_folders_alone_is_tested_on_what_it_did_not_see(tmp_path, run):
+def test_a_run_on_a_folder_without_splits_is_tested_on_its_held_out_images(tmp_path, run):
     rng = np.random.default_rng(0)
     for name, value, count in (("dark", 20, 40), ("light", 220, 12)):
         (tmp_path / "set" / name).mkdir(parents=True)
@@ -151,70 +149,70 @@ def test_a_run_on_class_folders_alone_is_tested_on_what_it_did_not_see(tmp_path,
     assert own.startswith(f"{held_out}/set\n")
     shutil.copytree(tmp_path / "set", tmp_path / "copy")
     again = run("evaluate", tmp_path / "run", "--data", tmp_path / "copy")
-    assert again.replace("copy", "set", 1) == own  # not on its train images
+    assert again.replace("copy", "set", 1) == own  # not on its training images
     (tmp_path / "copy" / tested[0].relative_to(tmp_path / "set")).unlink()  # no longer the run's data
-    said = run("evaluate", tmp_path / "run", "--data", tmp_path / "copy")
-    assert said.startswith(f"tested on all 51 images of {tmp_path}/copy; the run was trained on {52 - len(tested)} of them\n")
+    output = run("evaluate", tmp_path / "run", "--data", tmp_path / "copy")
+    assert output.startswith(f"tested on all 51 images of {tmp_path}/copy; the run was trained on {52 - len(tested)} of them\n")
     (tmp_path / "new").mkdir()
-    (tmp_path / "copy").rename(tmp_path / "new" / "test")  # a test split is all of it
+    (tmp_path / "copy").rename(tmp_path / "new" / "test")  # the whole folder is a test split
     assert "of 51 test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / "new")
-    for i in range(40):  # it has grown
+    for i in range(40):  # add images
         shutil.copy(tmp_path / "set" / "dark" / "0.png", tmp_path / "set" / "dark" / f"new-{i}.png")
     with pytest.warns(UserWarning, match="set: has changed since the run"):
         assert run("evaluate", tmp_path / "run", "--data", tmp_path / "set").startswith("tested on the ")
 
 
-def test_other_images_with_the_names_of_the_runs_own_are_tested_whole(tmp_path, run):
+def test_other_images_with_the_same_file_names_are_all_tested(tmp_path, run):
     draw = np.random.default_rng(0)
     for folder, shift in (("set", 0), ("other", 15)):
         for name, value in (("dark", 20), ("light", 200)):
             (tmp_path / folder / name).mkdir(parents=True)
             for i in range(20):
                 pixel = np.full((8, 8), value + shift) + draw.integers(-5, 5, (8, 8))
-                Image.fromarray(pixel.astype(np.uint8)).save(tmp_path / folder / name / f"{i}.bmp")  # all of one size
+                Image.fromarray(pixel.astype(np.uint8)).save(
+                    tmp_path / folder / name / f"{i}.bmp"
+                )  # all files have the same size
     options = ("--model", "mlp", "--set", "size=8", "--set", "epochs=1", "--set", "batch=8", "--policy", "none")
     run("train", "--data", tmp_path / "set", *options, "-o", tmp_path / "run")
     os.symlink(tmp_path / "absent", tmp_path / "set" / "dark" / "broken.bmp")
-    found = json.loads(run("evaluate", tmp_path / "run", "--data", tmp_path / "other", "--json"))["tested"]
-    assert found == {"data": str(tmp_path / "other"), "part": "whole", "count": 40, "trained_on": 0}
+    result = json.loads(run("evaluate", tmp_path / "run", "--data", tmp_path / "other", "--json"))["tested"]
+    assert result == {"data": str(tmp_path / "other"), "part": "whole", "count": 40, "trained_on": 0}
 
 
-def test_the_mean_over_classes_does_not_let_a_rare_one_go(tiny, trained, tmp_path, run):
+def test_balanced_accuracy_counts_rare_classes(tiny, trained, tmp_path, run):
     with np.load(tiny) as file:
         arrays = dict(file)
     rare = np.concatenate([np.flatnonzero(arrays["test_labels"] == 0), np.flatnonzero(arrays["test_labels"] == 1)[:10]])
     images, labels = arrays["test_images"][rare], arrays["test_labels"][rare]
-    images[-10:-1] = 255 - images[-10:-1]  # nine of the ten light ones are dark
+    images[-10:-1] = 255 - images[-10:-1]  # nine of the ten light images become dark
     np.savez(tmp_path / "other.npz", **arrays | {"test_images": images, "test_labels": labels})
-    said = run("evaluate", trained, "--data", tmp_path / "other.npz")
-    assert "accuracy 77.50 % of 40 test images, balanced accuracy 55.00 %" in said  # 31 of 40; of 30 of 30 and 1 of 10
+    output = run("evaluate", trained, "--data", tmp_path / "other.npz")
+    assert "accuracy 77.50 % of 40 test images, balanced accuracy 55.00 %" in output  # 31 of 40; mean of 30 of 30 and 1 of 10
 
 
-def test_a_run_that_has_not_ended_is_said(tiny, tmp_path, monkeypatch, capsys):
+def test_evaluate_warns_of_an_unfinished_run(tiny, tmp_path, run_command):
     recipe = Recipe(data=str(tiny), model="mlp", policy="none", epochs=3, batch=20)
     with pytest.raises(Stopped):
         train(recipe, out=tmp_path / "run", on_step=lambda state: state.step == 4)
-    monkeypatch.setattr(sys, "argv", ["outspan", "evaluate", str(tmp_path / "run")])
-    with pytest.raises(SystemExit):
-        main()
-    assert capsys.readouterr().err == f"outspan: {tmp_path / 'run'} is not finished: step 4 of 9\n"
+    _, _, err = run_command("evaluate", tmp_path / "run")
+    assert err == f"outspan: {tmp_path / 'run'} is not finished: step 4 of 9\n"
 
 
 def test_compositions_are_drawn(tiny, tmp_path, run):
     changes = [part for change in ("epochs=5", "batch=20", "transforms=geometric") for part in ("--set", change)]
     run("train", "--data", tiny, "--model", "mlp", *changes, "-o", tmp_path / "run")
-    said = run("compositions", tmp_path / "run", "-o", tmp_path / "c.png", "--mark", "shear_x+rotate")
-    assert [line.split()[-1] for line in said.splitlines() if "→" in line][-1] == "rotate+shear_x"
+    output = run("compositions", tmp_path / "run", "-o", tmp_path / "c.png", "--mark", "shear_x+rotate")
+    assert [line.split()[-1] for line in output.splitlines() if "→" in line][-1] == "rotate+shear_x"
     assert pixels(tmp_path / "c.png").shape[:2] == (1200, 1350)
     parts = json.loads(run("compositions", tmp_path / "run", "-o", tmp_path / "plain.png", "--json"))
-    assert [round(sum(each), 9) for each in zip(*parts.values(), strict=True)] == [1] * 5
+    assert [round(sum(epoch), 9) for epoch in zip(*parts.values(), strict=True)] == [1] * 5
     assert pixels(tmp_path / "plain.png").shape[:2] == (750, 1350)
     whole = (tmp_path / "run" / "compositions.jsonl").read_text()
     for damaged in ("", "[]\n", '{"epoch": 0, "compositions": {}}\n', '{"epoch": 0, "compositions": {"a": 1}}\n'):
         (tmp_path / "run" / "compositions.jsonl").write_text(damaged)
-        refused = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", code=2)
-        assert "damaged (a line does not describe an epoch); remove the file" in refused
+        message = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", code=2)
+        assert "damaged (a line does not describe an epoch); remove the file" in message
     (tmp_path / "run" / "compositions.jsonl").write_text(whole)
-    refused = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", "--mark", "shear_x+rotat", code=2)
-    assert "unknown transform 'rotat', did you mean 'rotate'" in refused
+    message = run("compositions", tmp_path / "run", "-o", tmp_path / "d.png", "--mark", "shear_x+rotat", code=2)
+    assert "unknown transform 'rotat', did you mean 'rotate'" in message
     assert "a .png file" in run("compositions", tmp_path / "run", "-o", tmp_path / "c.pdf", code=2)

@@ -1,4 +1,4 @@
-"""Grids: which points there are, what is refused before any is trained, and which is chosen."""
+"""Grid search: the points of a grid, errors before training, and the chosen point."""
 
 import json
 from dataclasses import asdict, replace
@@ -13,12 +13,12 @@ from outspan.config import Recipe, read_recipe
 SMALL = Recipe(data="digits", model="mlp", policy="none", epochs=8, batch=20, fraction=0.02, validation=20)
 
 
-def written(path: Path, text: str) -> Path:
+def write(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
 
 
-def test_a_path_in_a_grid_stays_in_its_folder():
+def test_slashes_in_the_name_of_a_point_are_escaped():
     assert list(points(Recipe(validation=5), {"weights": ["../w", ""]})) == ["weights=..%2Fw", "weights="]
 
 
@@ -31,26 +31,26 @@ def test_a_path_in_a_grid_stays_in_its_folder():
         ('optimizer = ["sgd", "adamw"]\nvalidation = 5\n', "a grid over optimizers needs lr"),
     ],
 )
-def test_what_is_wrong_with_a_grid_is_said_before_it_is_trained(text, message, tmp_path):
+def test_an_invalid_grid_is_refused(text, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        build_grid(written(tmp_path / "g.toml", text))
+        build_grid(write(tmp_path / "g.toml", text))
 
 
-def test_a_grid_begins_as_a_recipe_does(tmp_path):
+def test_a_grid_has_the_defaults_of_a_recipe(tmp_path):
     text = 'optimizer = "adamw"\nvalidation = 5\nbatch = '
-    recipe, axes = build_grid(written(tmp_path / "g.toml", f"{text}[64, 128]\n"))
-    assert points(recipe, axes)["batch=64"] == read_recipe(written(tmp_path / "r.toml", f"{text}64\n"))
+    recipe, axes = build_grid(write(tmp_path / "g.toml", f"{text}[64, 128]\n"))
+    assert points(recipe, axes)["batch=64"] == read_recipe(write(tmp_path / "r.toml", f"{text}64\n"))
     text = "keep = [5, 8]\ncandidates = [8]\nvalidation = 5\n"
-    assert set(build_grid(written(tmp_path / "g.toml", text))[1]) == {
+    assert set(build_grid(write(tmp_path / "g.toml", text))[1]) == {
         "keep",
         "candidates",
-    }  # each alone would be out of range
+    }  # valid together, although each alone would be out of range
 
 
 DIVERGES = replace(SMALL, warmup=0.0, schedule="constant")
 
 
-def check_the_one_that_ends_is_chosen(out: Path, *, jobs: int) -> None:
+def check_the_finite_point_is_chosen(out: Path, *, jobs: int) -> None:
     result = grid_search(DIVERGES, {"lr": [1e6, 0.1]}, out=out, jobs=jobs)
     assert result.points["lr=1000000.0"] is None
     assert result.chosen == "lr=0.1"
@@ -58,18 +58,18 @@ def check_the_one_that_ends_is_chosen(out: Path, *, jobs: int) -> None:
 
 
 def test_a_point_that_diverges_is_not_chosen(tmp_path):
-    check_the_one_that_ends_is_chosen(tmp_path, jobs=1)
+    check_the_finite_point_is_chosen(tmp_path, jobs=1)
     with pytest.raises(ValueError, match="every point of the grid diverged"):
         grid_search(DIVERGES, {"lr": [1e6]}, out=tmp_path)
-    with pytest.raises(ValueError, match=r"lr=0.1: .* a run of another recipe"):  # which point it is
+    with pytest.raises(ValueError, match=r"lr=0.1: .* a run of another recipe"):  # the message names the point
         grid_search(replace(DIVERGES, epochs=2), {"lr": [0.1]}, out=tmp_path)
 
 
-def test_a_point_that_diverges_beside_another_is_not_chosen(side_by_side, tmp_path):
-    check_the_one_that_ends_is_chosen(tmp_path, jobs=2)
+def test_a_point_that_diverges_in_parallel_is_not_chosen(side_by_side, tmp_path):
+    check_the_finite_point_is_chosen(tmp_path, jobs=2)
 
 
-def test_a_folders_own_validation_split_chooses(tmp_path):
+def test_the_validation_split_of_a_folder_chooses_the_point(tmp_path):
     root = tmp_path / "set"
     make_folder(root, train=4, test=3)
     recipe = Recipe(data=str(root), model="mlp", policy="none", size=8, epochs=1, batch=4)
@@ -84,7 +84,7 @@ def test_a_folders_own_validation_split_chooses(tmp_path):
         for path in (tmp_path / "grid").iterdir()
         if path.is_dir()
     }
-    assert metrics.keys() == result.points.keys()  # none was trained again: all of train was trained on
+    assert metrics.keys() == result.points.keys()  # no final training, because every point was trained on the whole train split
     assert result.points == {name: row["validation_accuracy"] for name, row in metrics.items()}
     assert result.test_accuracy == metrics[result.chosen]["test_accuracy"]
     with pytest.raises(ValueError, match="validation must be 0 for data that has a validation split, got 2"):

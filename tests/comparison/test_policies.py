@@ -1,30 +1,17 @@
-"""`outspan.compare` from Python: its result, its files, and what the command prints of it."""
+"""`outspan.compare` from Python: its result, its files, and the output of the command."""
 
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 import outspan
-from outspan.cli import main
 from outspan.config import Recipe
 from outspan.training import checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture
-def tiny(tmp_path) -> Path:
-    """Return a data set of two classes that any model learns, as an .npz file."""
-    labels = np.arange(60) % 2
-    images = np.full((60, 8, 8), 20, dtype=np.uint8)
-    images[labels == 1] = 220
-    np.savez(tmp_path / "tiny.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
-    return tmp_path / "tiny.npz"
-
-
-def test_the_result_is_what_the_runs_and_the_file_say(tiny, tmp_path):
+def test_the_result_agrees_with_the_runs_and_the_stored_file(tiny, tmp_path):
     out = tmp_path / "compared"
     keys = {"data": str(tiny), "model": "mlp", "epochs": 2, "batch": 20}
     result = outspan.compare(policies=["none", "random", "none"], seeds=2, out=out, **keys)
@@ -45,18 +32,14 @@ def test_the_result_is_what_the_runs_and_the_file_say(tiny, tmp_path):
     assert result.chance == 0.5
 
 
-def test_the_command_prints_what_the_function_returns(tiny, tmp_path, monkeypatch, capsys):
+def test_the_command_prints_the_result_of_the_function(tiny, tmp_path, run):
     out = tmp_path / "compared"
     recipe = Recipe(data=str(tiny), model="mlp", epochs=2, batch=20)
     result = outspan.compare(recipe, policies="none, random", seeds=2, out=str(out))
     before = sorted(path.stat().st_mtime_ns for path in out.glob("*/step-*.safetensors"))
     changes = [f"data={tiny}", "model=mlp", "epochs=2", "batch=20"]
     arguments = ["--policies", "none,random", "--seeds", "2", *(x for change in changes for x in ("--set", change))]
-    monkeypatch.setattr("sys.argv", ["outspan", "compare", *arguments, "-o", str(out)])
-    with pytest.raises(SystemExit) as exited:
-        main()
-    assert exited.value.code == 0
-    printed = capsys.readouterr().out
+    printed = run("compare", *arguments, "-o", out)
     for policy, entry in result.policies.items():
         assert f"{100 * entry.mean:.2f} ± {100 * entry.std:.2f}" in next(
             x for x in printed.splitlines() if x.startswith(policy)
@@ -65,7 +48,7 @@ def test_the_command_prints_what_the_function_returns(tiny, tmp_path, monkeypatc
     assert sorted(path.stat().st_mtime_ns for path in out.glob("*/step-*.safetensors")) == before  # nothing was trained again
 
 
-def test_a_recipe_file_and_what_is_refused(tiny, tmp_path, unchecked):
+def test_a_recipe_file_and_wrong_arguments(tiny, tmp_path, unchecked):
     path = tmp_path / "r.toml"
     path.write_text(f'data = "{tiny}"\nmodel = "mlp"\nepochs = 3\nbatch = 20\n')
     result = outspan.compare(path, policies=["none"], seeds=1, out=tmp_path / "one", epochs=1)

@@ -31,14 +31,14 @@ def test_a_lead_is_significant_only_beyond_its_margin():
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 8, 20])
-def test_equal_policies_differ_significantly_once_in_twenty(seeds):
+def test_equal_policies_differ_significantly_in_five_percent_of_cases(seeds):
     draw = np.random.Generator(np.random.Philox(seeds))
     drawn = draw.normal(0.9, 0.01, (2000, 2, seeds))
     claims = [compute_differences({"a": one, "b": other})[0].significant for one, other in drawn.tolist()]
     assert 0.025 < np.mean(claims) < 0.065
 
 
-def test_the_margin_is_that_of_a_paired_t_test():
+def test_the_margin_is_computed_by_a_paired_t_test():
     """By hand: the differences 1, 2, 3 have mean 2 and standard deviation 1, and t is 4.303 for 2 degrees of freedom."""
     (difference,) = compute_differences({"a": [0.0, 10.0, 5.0], "b": [1.0, 12.0, 8.0]})
     assert (difference.better, difference.worse) == ("b", "a")
@@ -47,14 +47,14 @@ def test_the_margin_is_that_of_a_paired_t_test():
     assert not difference.significant
 
 
-def test_what_all_runs_of_a_seed_share_does_not_count():
-    """Each seed has its own level, which differs by far more than the policies do."""
+def test_a_common_offset_of_a_seed_does_not_count():
+    """The accuracies differ much more between seeds than between policies."""
     levels = np.random.Generator(np.random.Philox(0)).normal(0.8, 0.05, 3)
     (difference,) = compute_differences({"a": levels.tolist(), "b": (levels + np.array([0.010, 0.011, 0.012])).tolist()})
     assert difference.significant
 
 
-def test_every_two_policies_are_compared():
+def test_every_pair_of_policies_is_compared():
     pairs = compute_differences({"a": [1.0, 1.0], "b": [3.0, 3.0], "c": [2.0, 2.0]})
     assert [(pair.better, pair.worse) for pair in pairs] == [("b", "c"), ("b", "a"), ("c", "a")]
 

@@ -1,16 +1,12 @@
-"""`outspan.measure` and the other studies from Python: their results, their files, and what the commands print of them."""
+"""`outspan.measure` and the other studies from Python: their results, their files, and the output of the commands."""
 
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 import outspan
-from outspan.cli import main
 from outspan.config import KEYS, Recipe, read_recipe
-from outspan.data.sets import load
 from outspan.measurement.core import find_core_set
 from outspan.measurement.predictions import load_predictions
 from outspan.measurement.recipes import SET_BY_STUDIES
@@ -20,17 +16,7 @@ from outspan.recipe_keys import StudyKeys
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture
-def few(tmp_path) -> Path:
-    """Return a file of few digits."""
-    digits = load("digits")
-    arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
-    arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
-    np.savez(tmp_path / "few.npz", **{name: tensor.numpy() for name, tensor in arrays.items()})
-    return tmp_path / "few.npz"
-
-
-def test_the_result_is_what_the_files_say(few, tmp_path):
+def test_the_result_agrees_with_the_stored_files(few, tmp_path):
     out = tmp_path / "measured"
     result = outspan.measure(data=str(few), transforms=["rotate", "invert"], seeds=4, out=out, epochs=2, batch=25)
     assert isinstance(result, outspan.Measurement)
@@ -54,18 +40,14 @@ def test_the_result_is_what_the_files_say(few, tmp_path):
     assert {text.get_text() for text in result.figure().axes[0].texts} == {"baseline", "rotate", "invert"}
 
 
-def test_the_command_prints_what_the_function_returns(few, tmp_path, monkeypatch, capsys):
+def test_the_command_prints_the_result_of_the_function(few, tmp_path, run):
     out = tmp_path / "measured"
     recipe = Recipe(data=str(few), model="mlp-10", epochs=2, batch=25)
     result = outspan.measure(recipe, transforms="rotate, invert", seeds=[0, 1], out=str(out))
     files = {path: path.stat().st_mtime_ns for path in (out / "models").iterdir()}
     changes = [f"data={few}", "model=mlp-10", "epochs=2", "batch=25"]
     arguments = ["--transforms", "rotate,invert", "--seeds", "2", *(x for change in changes for x in ("--set", change))]
-    monkeypatch.setattr("sys.argv", ["outspan", "measure", *arguments, "-o", str(out)])
-    with pytest.raises(SystemExit) as exited:
-        main()
-    assert exited.value.code == 0
-    printed = capsys.readouterr().out.splitlines()
+    printed = run("measure", *arguments, "-o", out).splitlines()
     for name in ("baseline", "rotate", "invert"):
         one = result.transforms[name].scores if name in result.transforms else result.baseline
         row = next(line for line in printed if line.startswith(name))
@@ -75,7 +57,7 @@ def test_the_command_prints_what_the_function_returns(few, tmp_path, monkeypatch
     assert json.loads((out / "scores.json").read_text()) == result.as_dict()
 
 
-def test_less_in_the_same_folder_keeps_more(few, tmp_path):
+def test_measuring_fewer_transforms_keeps_earlier_results(few, tmp_path):
     keys = {"data": str(few), "model": "mlp-5", "epochs": 1, "out": tmp_path / "m"}
     outspan.measure(transforms=["rotate", "invert"], seeds=2, **keys)
     result = outspan.measure(transforms=["blur"], seeds=2, **keys)

@@ -1,7 +1,9 @@
 """Recipes: typed, complete, and refused by name."""
 
 import contextlib
+import copy
 import math
+import pickle
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -9,7 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import outspan
 from outspan import Normalize, models
+from outspan.comparison.grid import build_grid
 from outspan.config import (
     DEFAULTS,
     KEYS,
@@ -66,9 +70,31 @@ def test_adamw_has_a_rate_of_its_own(tmp_path):
         assert build_recipe(None, {"data": "x", "optimizer": optimizer}, lambda name: "texts").lr == 2e-5
 
 
+def test_a_recipe_without_lr_has_the_rate_of_its_optimizer():
+    assert (Recipe().lr, Recipe(optimizer="adamw").lr, Recipe(optimizer="adamw", lr=0.1).lr) == (0.1, 1e-3, 0.1)
+    assert build_recipe(Recipe(), {"optimizer": "adamw"}).lr == 1e-3
+    assert build_recipe(Recipe(optimizer="adamw"), {"optimizer": "sgd"}).lr == 0.1
+    assert build_recipe(Recipe(lr=0.1), {"optimizer": "adamw"}).lr == 0.1
+    with pytest.raises(ValueError, match="a grid over optimizers needs lr"):
+        build_grid(Recipe(), {"optimizer": ["sgd", "adamw"]})
+    assert build_recipe(build_recipe(Recipe()), {"optimizer": "adamw"}).lr == 0.1  # a recipe that was built is complete
+
+
+@pytest.mark.parametrize("restore", [lambda recipe: recipe, copy.copy, lambda recipe: pickle.loads(pickle.dumps(recipe))])  # noqa: S301
+def test_keys_of_a_recipe_that_are_not_set_have_the_default_for_its_data(restore):
+    recipe = restore(Recipe(data="reviews", epochs=20, lr=0.1))
+    assert recipe == Recipe(data="reviews")
+    assert hash(recipe) == hash(Recipe(data="reviews"))
+    built = build_recipe(recipe, {"batch": 6}, lambda name: "texts" if name == "reviews" else "images")
+    assert built == with_values(Recipe(), {**DEFAULTS["texts"], "data": "reviews", "epochs": 20, "lr": 0.1, "batch": 6})
+    assert build_recipe(built, {}, lambda name: "images") == built  # a recipe that was built is complete
+
+
 def test_keywords_are_the_keys_of_a_recipe_with_their_types():
-    assert RecipeKeys.__annotations__ == {field.name: field.type for field in fields(Recipe)}
-    assert all(type(getattr(Recipe(), key)) is type_ for key, type_ in RecipeKeys.__annotations__.items())
+    types = {**RecipeKeys.__annotations__, "select": str}  # a number is converted
+    assert RecipeKeys.__annotations__["select"] == str | float
+    assert types == {field.name: field.type for field in fields(Recipe)}
+    assert all(type(getattr(Recipe(), key)) is type_ for key, type_ in types.items())
     assert not RecipeKeys.__required_keys__
 
 
@@ -78,7 +104,7 @@ def test_a_recipe_is_built_from_defaults_then_a_file_then_keywords(tmp_path):
     built = build_recipe(str(path), {"batch": 6}, lambda name: "texts" if name == "reviews" else "images")
     assert built == with_values(Recipe(), {**DEFAULTS["texts"], "data": "reviews", "epochs": 7, "batch": 6})
     assert build_recipe(path, {"batch": 6}) == Recipe(data="reviews", epochs=7, batch=6)
-    assert build_recipe(Recipe(epochs=3), {"batch": 6}, lambda name: "texts") == Recipe(epochs=3, batch=6)
+    assert build_recipe(Recipe(epochs=3), {"batch": 6}) == Recipe(epochs=3, batch=6)
     assert build_recipe() == Recipe()
     with pytest.raises(ValueError, match="unknown key 'epoch', did you mean 'epochs'"):
         build_recipe(None, {"epoch": 3})
@@ -109,15 +135,17 @@ def test_text_is_read_as_its_fields_type():
         ("epoch = 3", r"r\.toml: unknown key 'epoch', did you mean 'epochs'"),
         ("epochs = 3.5", "epochs must be a whole number, got 3.5"),
         ('epochs = "many"', "epochs must be a whole number, got 'many'"),
-        ("data = 3", "data must be a string .*, got 3"),
-        ("select = 2", "select must be a string .*, got 2"),
+        ("data = 3", "data must be a name or a path, got 3: pass an outspan.data.sets.Data as splits="),
+        ("model = 3", "model must be a string, got 3$"),
+        ("transforms = ['rotate']", r"transforms must be a string, got \['rotate'\]: separate names by commas"),
+        ("select = true", "select must be a string, got True"),
         ("epochs = true", "epochs must be a whole number, got True"),
         ("epochs = 0", r"epochs is out of range, got 0 \(allowed: 1 to 1,000,000\)"),
         ("keep = 5", r"keep is out of range, got 5 \(allowed: 1 to candidates, 4\)"),
         ("lr = nan", r"lr is out of range, got nan \(allowed: \(0, 1e\+06\]\)"),
-        ('schedule = "step"', "schedule is out of range, got 'step' .*cosine"),
+        ('schedule = "step"', "schedule must be one of cosine, .*, got 'step'"),
         ("epochs = ", "not TOML"),
-        ('crop = "left"', r"crop is out of range, got 'left' \(allowed: centre, resized\)"),
+        ('crop = "left"', "crop must be one of centre, resized, got 'left'"),
         ("fraction = 0", r"fraction is out of range, got 0.0 \(allowed: \(0, 1\]\)"),
     ],
 )
@@ -126,6 +154,32 @@ def test_what_makes_no_sense_is_refused(text, message, tmp_path):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_recipe(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": "3"}, "epochs must be a whole number, got '3'"),
+        ({"lr": True}, "lr must be a number, got True"),
+        ({"crop": 3}, "crop must be a string, got 3"),
+        ({"data": (1, 2)}, r"data must be a name or a path, got \(1, 2\): pass an outspan.data.sets.Data as splits="),
+        (
+            {"model": torch.nn.Linear(1, 1)},
+            r"model must be a string, got Linear\(.*\): use your own training loop, docs/loops.md",
+        ),
+        ({"policy": outspan.uniform()}, "policy must be a string, .*: use your own training loop, docs/loops.md"),
+    ],
+)
+def test_a_recipe_refuses_a_wrong_type_by_name(values, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        Recipe(**values)
+
+
+def test_a_power_a_path_and_another_spelling_are_accepted(tmp_path, unchecked):
+    (tmp_path / "r.toml").write_text("select = 2")
+    assert read_recipe(tmp_path / "r.toml").select == build_recipe(None, {"select": 2}).select == Recipe(select=2).select == "2"
+    assert Recipe(data=Path("a/b")).data == build_recipe(None, {"data": Path("a/b")}).data == str(Path("a/b"))
+    assert Recipe(crop="center") == Recipe(crop="centre")
 
 
 NUMERIC = {key: type(getattr(Recipe(), key)) for key in KEYS if type(getattr(Recipe(), key)) in (int, float)}

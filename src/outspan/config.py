@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from outspan.files import HOME, Json, expand_home
-from outspan.limits import LIMITS
+from outspan.limits import LIMITS, check_value
 from outspan.messages import first_line, shown, unknown
-from outspan.recipe_keys import StudyKeys
+from outspan.recipe_keys import DEFAULTS, StudyKeys, defaults_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,28 +20,50 @@ else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 Value: TypeAlias = int | float | str  # of a recipe key
+_BY_DATA: Any = None  # the default of a key in DEFAULTS
 
 
-@dataclass(frozen=True, slots=True)
+def _as_string(key: str, value: Any) -> str:
+    """Return the value of a key that is a string. A path, a power in `select` and another spelling are converted."""
+    if key == "select" and type(value) in (int, float):
+        return str(value)
+    if isinstance(value, str | Path):
+        return "centre" if (key, value) == ("crop", "center") else str(value)
+    problem = f"{key} must be {'a name or a path' if key == 'data' else 'a string'}, got {' '.join(shown(value).split())}"
+    if key in ("model", "policy", "defaults") and callable(value):
+        raise ValueError(f"{problem}: use your own training loop, docs/loops.md")
+    raise ValueError(problem + _STRING_HINTS.get(key, ""))
+
+
+_STRING_HINTS: Mapping[str, str] = MappingProxyType(
+    {"data": ": pass an outspan.data.sets.Data as splits=", "transforms": ": separate names by commas, e.g. 'rotate,invert'"}
+)
+
+
+@dataclass(frozen=True)
 class Recipe:
-    """All settings that determine the result of a run; docs/training.md describes them."""
+    """All settings that determine the result of a run; docs/training.md describes them.
+
+    Some defaults depend on the data and the optimizer: `outspan.train` uses those of texts if the data contains texts. Until
+    then, and after `dataclasses.replace`, the values are those of images.
+    """
 
     data: str = "digits"
-    model: str = "convnet"
+    model: str = _BY_DATA
     weights: str = ""  # initial weights of a timm model: "published", or a .safetensors file
     policy: str = "uncertain"
     seed: int = 0
-    epochs: int = 20
+    epochs: int = _BY_DATA
     steps: int = 0  # total number of steps, instead of epochs; 0: as many as the epochs have
-    batch: int = 128
-    lr: float = 0.1
-    optimizer: str = "sgd"  # or "adamw"
+    batch: int = _BY_DATA
+    lr: float = _BY_DATA
+    optimizer: str = _BY_DATA  # "sgd" or "adamw"
     momentum: float = 0.9
-    weight_decay: float = 5e-4  # on weights, not on biases and normalization layers
-    schedule: str = "cosine"  # "cosine", "linear", "multistep" (times 0.1 at 30, 60 and 80 %) or "constant"
-    warmup: float = 0.02  # first fraction of the steps, in which the learning rate rises to lr
+    weight_decay: float = _BY_DATA  # on weights, not on biases and normalization layers
+    schedule: str = _BY_DATA  # "cosine", "linear", "multistep" (times 0.1 at 30, 60 and 80 %) or "constant"
+    warmup: float = _BY_DATA  # first fraction of the steps, in which the learning rate rises to lr
     label_smoothing: float = 0.0
-    clip: float = 0.0  # maximum norm of the gradient; 0: no limit
+    clip: float = _BY_DATA  # maximum norm of the gradient; 0: no limit
     accumulate: int = 1  # number of parts of a batch, for gradient accumulation
     size: int = 224  # side of images read from a folder
     crop: str = "centre"  # how they are cropped: "centre", or "resized" (random resized crop when a file is read)
@@ -52,9 +74,9 @@ class Recipe:
     label_column: str = "label"
     cache: str = ""  # file of back-translated sentences
     validation: int = 0  # number of train samples held out for model selection
-    transforms: str = "paper16"  # "paper16", "geometric", or comma-separated names
-    depth: int = 2
-    probability: float = 0.5
+    transforms: str = _BY_DATA  # "paper16", "geometric", or comma-separated names
+    depth: int = _BY_DATA
+    probability: float = _BY_DATA
     profile: str = "paper"  # ranges of strength: "paper", or "released" (the authors' code: posterize keeps 0 to 3 bits)
     candidates: int = 4
     keep: int = 1
@@ -74,11 +96,17 @@ class Recipe:
     policy_file: str = ""  # of the policies "fastautoaugment" and "pba"
     policy_epochs: int = 200  # number of epochs of the search that produced a PBA schedule
 
+    unset: ClassVar[tuple[str, ...]] = ()  # keys of DEFAULTS that were not set; `build_recipe` sets them for the data
+
     def __post_init__(self) -> None:
-        for name, allowed in LIMITS.items():
-            value = getattr(self, name)
-            if not allowed.holds(value):
-                raise ValueError(f"{name} is out of range, got {shown(value)} (allowed: {allowed})")
+        unset = tuple(key for key in DEFAULTS["images"] if getattr(self, key) is _BY_DATA)
+        defaults = defaults_of("images", self.optimizer)
+        strings = {field.name: getattr(self, field.name) for field in fields(self) if field.type is str}
+        values = {key: _as_string(key, value) for key, value in strings.items() if key not in unset}
+        for key, value in {**values, **{key: defaults[key] for key in unset}, "unset": unset}.items():
+            object.__setattr__(self, key, value)
+        for key in LIMITS:
+            check_value(key, getattr(self, key))
         if self.keep > self.candidates:
             raise ValueError(f"keep is out of range, got {self.keep} (allowed: 1 to candidates, {self.candidates})")
 
@@ -95,30 +123,9 @@ class Recipe:
         return -(-samples // self.batch)
 
 
-# The defaults that differ from Recipe's, by noun. For text: BERT's fine-tuning, and one transform per candidate.
-DEFAULTS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
-    {
-        "images": {},
-        "texts": {
-            "model": "google-bert/bert-base-uncased",
-            "epochs": 3,
-            "batch": 32,
-            "lr": 2e-5,
-            "optimizer": "adamw",
-            "weight_decay": 0.01,
-            "schedule": "linear",
-            "warmup": 0.1,
-            "clip": 1.0,
-            "transforms": "words",
-            "depth": 1,
-            "probability": 1.0,
-        },
-    }
-)
-_ADAMW_LR = 1e-3  # the default of adamw, if the defaults of the data set no lr; that of SGD would be 100 times too large
 RENAMED: Mapping[str, str] = MappingProxyType({"share": "fraction"})  # old keys of recipes and their new names
 KEYS = tuple(field.name for field in fields(Recipe))
-_TYPES: Mapping[str, type] = {field.name: type(field.default) for field in fields(Recipe)}
+_TYPES: Mapping[str, type] = {key: type(getattr(Recipe(), key)) for key in KEYS}
 NounOf = Callable[[str], str]  # from the name of a data set to "images" or "texts"
 
 
@@ -199,12 +206,14 @@ def build_recipe(
     True
     """
     if isinstance(recipe, Recipe):
-        return with_values(recipe, keys)
+        changed = with_values(recipe, keys)
+        defaults = defaults_of(noun_of(changed.data), changed.optimizer)
+        return replace(changed, **{key: defaults[key] for key in recipe.unset if key not in keys})
     if not isinstance(recipe, Path | str | None):
         raise ValueError(f"recipe must be a Recipe or the path of a TOML file, got {shown(recipe)}: pass keys as keywords")
     stored = {} if recipe is None else read_values(Path(recipe))
     values = {**stored, **keys}
-    defaults = default_recipe(noun_of(str(values.get("data", ""))), str(values.get("optimizer", "")))
+    defaults = default_recipe(noun_of(_as_string("data", values.get("data", ""))), str(values.get("optimizer", "")))
     try:
         read = with_values(defaults, stored)
     except ValueError as error:
@@ -214,10 +223,7 @@ def build_recipe(
 
 def default_recipe(noun: str, optimizer: str = "") -> Recipe:
     """Return the default recipe for "images" or "texts". The default learning rate also depends on the optimizer."""
-    defaults = DEFAULTS[noun]
-    if optimizer == "adamw":
-        defaults = {"lr": _ADAMW_LR, **defaults}
-    return with_values(Recipe(), defaults)
+    return with_values(Recipe(), defaults_of(noun, optimizer))
 
 
 def check_scale(scale: float) -> None:
@@ -240,21 +246,19 @@ def _typed(key: str, value: Any) -> Value:
     if key not in KEYS:
         raise unknown("key", key, KEYS)
     type_ = _TYPES[key]
-    if type_ is str and isinstance(value, Path):
-        return str(value)
-    if isinstance(value, str) and type_ is not str:
-        try:
-            return type_(value)
-        except ValueError:
-            raise ValueError(f"{key} must be {_TYPE_NAMES[type_]}, got {shown(value)}") from None
-    if type_ is float and type(value) is int and abs(value) < 2**53:
-        return float(value)
-    if type(value) is not type_:
+    if type_ is str:
+        return _as_string(key, value)
+    try:
+        is_exact = type_ is float and type(value) is int and abs(value) < 2**53
+        converted = type_(value) if is_exact or isinstance(value, str) else value
+    except ValueError:
+        converted = value
+    if type(converted) is not type_:
         raise ValueError(f"{key} must be {_TYPE_NAMES[type_]}, got {shown(value)}")
-    return value
+    return converted
 
 
-_TYPE_NAMES: Mapping[type, str] = {int: "a whole number", float: "a number", str: "a string (names are separated by commas)"}
+_TYPE_NAMES: Mapping[type, str] = {int: "a whole number", float: "a number"}
 
 
 def changed_keys(one: Recipe, other: Recipe) -> dict[str, tuple[Value, Value]]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from outspan.messages import shown
+
 PROFILES = ("paper", "released")  # whose ranges of strength: the paper's, or those of its authors' code
 
 
@@ -94,3 +96,15 @@ LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
         "policy_epochs": Between(1, 1_000_000),
     }
 )
+
+
+def check_value(key: str, value: Any) -> None:
+    """Raise a ValueError unless a key of a recipe allows a value."""
+    allowed = LIMITS[key]
+    if allowed.holds(value):
+        return
+    if isinstance(allowed, OneOf):
+        raise ValueError(f"{key} must be one of {allowed}, got {shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int if allowed.whole else int | float):
+        raise ValueError(f"{key} must be {'a whole number' if allowed.whole else 'a number'}, got {shown(value)}")
+    raise ValueError(f"{key} is out of range, got {shown(value)} (allowed: {allowed})")

@@ -1,5 +1,7 @@
-"""The keys of a recipe as keyword arguments of library functions, with their types."""
+"""The keys of a recipe: their types as keyword arguments of library functions, and the defaults that depend on the data."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypedDict
 
 
@@ -33,7 +35,7 @@ class StudyKeys(TypedDict, total=False):
     profile: str
     candidates: int
     keep: int
-    select: str
+    select: str | float
     score: str
     score_every: int
     magnitude: float
@@ -58,3 +60,45 @@ class RecipeKeys(StudyKeys, total=False):
     defaults: str
     same_class: float
     policy_file: str
+
+
+# The defaults that depend on the data, by noun. For texts: BERT's fine-tuning, and one transform per candidate.
+DEFAULTS: Mapping[str, Mapping[str, int | float | str]] = MappingProxyType(
+    {
+        "images": {
+            "model": "convnet",
+            "epochs": 20,
+            "batch": 128,
+            "lr": 0.1,
+            "optimizer": "sgd",
+            "weight_decay": 5e-4,
+            "schedule": "cosine",
+            "warmup": 0.02,
+            "clip": 0.0,
+            "transforms": "paper16",
+            "depth": 2,
+            "probability": 0.5,
+        },
+        "texts": {
+            "model": "google-bert/bert-base-uncased",
+            "epochs": 3,
+            "batch": 32,
+            "lr": 2e-5,
+            "optimizer": "adamw",
+            "weight_decay": 0.01,
+            "schedule": "linear",
+            "warmup": 0.1,
+            "clip": 1.0,
+            "transforms": "words",
+            "depth": 1,
+            "probability": 1.0,
+        },
+    }
+)
+_ADAMW_LR = 1e-3  # the default of adamw where the data's default is SGD, whose rate would be 100 times too large
+
+
+def defaults_of(noun: str, optimizer: str | None) -> Mapping[str, int | float | str]:
+    """Return the defaults for "images" or "texts". The default learning rate also depends on the optimizer."""
+    defaults = DEFAULTS[noun]
+    return {**defaults, "lr": _ADAMW_LR} if optimizer == "adamw" != defaults["optimizer"] else defaults

@@ -113,7 +113,7 @@ def test_the_first_step_of_the_finish():
         ({"finish": 0.1}, r"finish needs steps, the total number of steps of the run: add steps=\.\.\., got finish=0.1"),
         ({"finish": 0.1, "steps": 0}, "steps must be an integer of at least 1"),
         ({"finish": 0.1, "steps": 2.5}, "steps must be an integer of at least 1, .* got 2.5"),
-        ({"finish": "a", "steps": 10}, "finish is out of range, got 'a'"),
+        ({"finish": "a", "steps": 10}, "finish must be a number, got 'a'"),
     ],
 )
 def test_what_is_out_of_range_is_refused(options, message, unchecked):

@@ -54,7 +54,8 @@ def build_grid(
     for key, choices in axes.items():
         if not choices:
             raise ValueError(f"{source}{key} has no values: list at least one")
-    if "optimizer" in axes and "lr" not in values and not isinstance(recipe, Recipe):
+    has_lr = "lr" in values or (isinstance(recipe, Recipe) and "lr" not in recipe.unset)
+    if "optimizer" in axes and not has_lr:
         raise ValueError(f"{source}a grid over optimizers needs lr, because their default rates differ: set lr")
     points(base, axes)  # refuses a wrong point before any is trained
     return base, axes

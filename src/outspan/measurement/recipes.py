@@ -30,7 +30,7 @@ def study_recipe(study: str, recipe: Recipe | Path | str | None, keys: StudyKeys
     """
     check_keys(study, keys)
     if isinstance(recipe, Recipe):
-        return with_absolute_paths(build_recipe(recipe, keys))
+        return with_absolute_paths(build_recipe(recipe, keys, noun_of))
     stored = {} if recipe is None else read_values(Path(recipe))
     # A value of "none" is no augmentation, so nothing is ignored.
     if ignored := [key for key, value in stored.items() if key in SET_BY_STUDIES and value != "none"]:

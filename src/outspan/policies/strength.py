@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from outspan.limits import LIMITS
+from outspan.limits import check_value
 from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.transforms.table import find
@@ -14,9 +14,8 @@ from outspan.transforms.table import find
 
 def check_strength(strength: float, finish: float, steps: int | None) -> None:
     """Raise a ValueError for a strength or a finish out of range, or for a finish without the number of steps."""
-    for name, value in (("strength", strength), ("finish", finish)):
-        if not LIMITS[name].holds(value):
-            raise ValueError(f"{name} is out of range, got {shown(value)} (allowed: {LIMITS[name]})")
+    check_value("strength", strength)
+    check_value("finish", finish)
     if steps is not None and (type(steps) is not int or steps < 1):
         raise ValueError(f"steps must be an integer of at least 1, the total number of steps of the run, got {shown(steps)}")
     if finish and steps is None:

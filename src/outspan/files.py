@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from outspan.messages import shown
+
 Json: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None  # a value decoded from JSON
 PARTIAL = ".partial"  # the suffix of an incomplete file
 
@@ -92,6 +94,16 @@ def digest_of(name: str | Path) -> str:
 def expand_home(name: Path | str) -> Path:
     """Return a path with the home folder in place of a leading ~."""
     return Path(os.path.expanduser(name))  # Path.expanduser raises an error for an unknown user
+
+
+def output_folder(out: Path | str) -> Path:
+    """Return the path of a folder to write to, which may not exist yet. Anything else raises a ValueError."""
+    if not isinstance(out, Path | str):
+        raise ValueError(f"out must be the path of a folder, got {shown(out)}")
+    folder = expand_home(out)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out must be the path of a folder, got the file {folder}: choose another path")
+    return folder
 
 
 def absolute(name: str) -> str:

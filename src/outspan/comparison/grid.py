@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from outspan.config import Recipe, Value, build_recipe, read_values, with_values
 from outspan.data.sets import load_for, noun_of
 from outspan.devices import find_device
-from outspan.files import expand_home, write_json
+from outspan.files import output_folder, write_json
 from outspan.recipe_keys import RecipeKeys
 from outspan.training import Diverged, OnStep
 from outspan.training.pool import Watch, no_progress, run_all, run_with_title
@@ -105,7 +105,7 @@ def grid_search(
         result = grid_search(axes={"lr": [0.01, 0.1]}, data="digits", model="mlp", validation=500, out="runs/grid")
         result.chosen  # "lr=0.1"
     """
-    device, out = str(find_device(device)), expand_home(out)
+    device, out = str(find_device(device)), output_folder(out)
     recipes = points(*build_grid(recipe, axes, keys))
     _check_validation(recipes)
     runs = [

@@ -15,7 +15,7 @@ from outspan.comparison.result import Comparison, PolicyResult, summarize
 from outspan.config import Recipe, build_recipe
 from outspan.data.sets import load_for, noun_of
 from outspan.devices import find_device
-from outspan.files import expand_home
+from outspan.files import output_folder
 from outspan.messages import shown
 from outspan.policies.table import check_noun, check_recipe, find_policy, policies_with_crops
 from outspan.recipe_keys import RecipeKeys
@@ -77,7 +77,7 @@ def compare(
     if not isinstance(seeds, int) or seeds < 1:
         raise ValueError(f"seeds must be a number of runs per policy, at least 1, got {shown(seeds)}")
     check_equal(equal, minutes, budgets)
-    shared, folder, device = build_recipe(recipe, keys, noun_of), expand_home(out), str(find_device(device))
+    shared, folder, device = build_recipe(recipe, keys, noun_of), output_folder(out), str(find_device(device))
     recipes = _recipes(shared, _policy_names(policies))
     planned = {(1.0, name): one for name, one in recipes.items()}
     if equal == "time":

@@ -14,7 +14,7 @@ from torch import Tensor
 from outspan.config import Recipe
 from outspan.data.sets import Data, load_for
 from outspan.devices import find_device
-from outspan.files import expand_home
+from outspan.files import output_folder
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.runs import Folder, Task, run, title_of
 from outspan.measurement.settings import StudySettings, study_settings
@@ -79,7 +79,7 @@ class Study:
         self.jobs = jobs if data is None else 1
         self.data = data or load_for(baseline)
         self.settings = study_settings(baseline, self.data, self.device, shared_batches=shared_batches)
-        self.folder = Folder(expand_home(out), self.settings, len(self.data.test), len(self.data.classes))
+        self.folder = Folder(output_folder(out), self.settings, len(self.data.test), len(self.data.classes))
 
     def has(self, name: str) -> bool:
         """Return whether every seed of a configuration is in the folder."""

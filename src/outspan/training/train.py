@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 from outspan import devices
 from outspan.config import Recipe, build_recipe
 from outspan.data.sets import Data, load_for, noun_of
-from outspan.files import expand_home, remove_partials
+from outspan.files import output_folder, remove_partials
 from outspan.recipe_keys import RecipeKeys
 from outspan.shapes import describe
 from outspan.training import OnStep, checkpoint
@@ -64,7 +64,7 @@ def train(
             diverges.
         Stopped: If `on_step` returned True. The same call resumes the run.
     """
-    folder, where = expand_home(out), devices.find_device(device)
+    folder, where = output_folder(out), devices.find_device(device)
     with use_algorithms(deterministic=deterministic):
         built = with_absolute_paths(build_recipe(recipe, keys, noun_of))
         if not isinstance(splits, Data | None):

@@ -1,4 +1,4 @@
-"""What every transform promises, on every backend. A new entry of the table is tested by being in it."""
+"""The contract of every transform, on every backend. A new entry of the table is tested automatically."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_level_0_is_the_identity(name, backend):
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("name", [name for name, transform in TRANSFORMS.items() if transform.graded])
-def test_every_level_in_hundredths_is_pillows(name, channels, backend):
+def test_every_level_in_steps_of_a_hundredth_matches_pillow(name, channels, backend):
     low, high = (round(100 * level) for level in TRANSFORMS[name].levels)
     levels = [k / 100 for k in range(low, high + 1)]
     images = make_images(3, len(levels), channels, 32, 32)
@@ -84,8 +84,8 @@ def test_every_level_in_hundredths_is_pillows(name, channels, backend):
     candidates=st.integers(1, 3),
     depth=st.integers(0, 6),
 )
-def test_compositions_are_pillows(size, channels, seed, backend, images, candidates, depth):
-    """Chains of every transform, mixing ones among them, with several rows an image."""
+def test_compositions_match_pillow(size, channels, seed, backend, images, candidates, depth):
+    """Chains of all transforms, including those that mix, with several rows per image."""
     pixels = make_images(seed, images, channels, *size)
     propose = uniform(depth, transforms=tuple(TRANSFORMS), probability=0.8)
     plan = propose(images, rng=rng.generator(seed, "plan"), candidates=candidates)
@@ -94,8 +94,8 @@ def test_compositions_are_pillows(size, channels, seed, backend, images, candida
 
 
 @given(seed=seeds, backend=st.sampled_from(FAST))
-def test_chains_of_mixing_are_pillows(seed, backend):
-    """Rows that mix at every step, with partners that mix too: the case in which rows must wait for one another."""
+def test_chains_of_mixing_match_pillow(seed, backend):
+    """Rows that mix at every step, with partners that mix too. In this case rows must wait for each other."""
     pixels = make_images(seed, 5, 3, 6, 11)
     propose = uniform(5, transforms=("mixup", "cutmix", "invert", "rotate"), probability=0.8, replacement=True)
     plan = propose(5, rng=rng.generator(seed, "plan"), candidates=3)
@@ -105,7 +105,7 @@ def test_chains_of_mixing_are_pillows(seed, backend):
     assert torch.equal(run_on(backend, pixels, plan[chosen]), expected[chosen])
 
 
-def test_the_oracle_knows_every_transform():
+def test_the_pillow_reference_has_every_transform():
     assert set(CALLS) == set(TRANSFORMS)
     assert len(PAPER_16) == 16
     assert set(PAPER_16) <= set(TRANSFORMS)

@@ -1,4 +1,4 @@
-"""The figure of what was chosen, against hand-made fractions."""
+"""The figure of the chosen compositions, compared with hand-made fractions."""
 
 import pytest
 
@@ -11,7 +11,7 @@ FRACTIONS = {
 }
 
 
-def test_the_marked_are_drawn_on_a_scale_of_their_own():
+def test_marked_compositions_have_their_own_scale():
     above, below = compositions_figure(FRACTIONS, ["invert+rotate", "none"], ["invert+rotate"]).axes
     assert [text.get_text() for text in above.get_legend().get_texts()] == ["invert+rotate", "none"]
     assert [text.get_text() for text in below.get_legend().get_texts()] == ["invert+rotate"]
@@ -22,7 +22,7 @@ def test_the_marked_are_drawn_on_a_scale_of_their_own():
     assert len(compositions_figure(FRACTIONS, ["none"]).axes) == 1
 
 
-def test_a_long_run_is_smoothed_over_a_twentieth():
+def test_a_long_run_is_smoothed_over_a_twentieth_of_its_epochs():
     noisy = {"mixup": [0.2, 0.4] * 20}
     strong, faint = compositions_figure(noisy, ["mixup"], ["mixup"]).axes[1].get_lines()
     assert list(strong.get_ydata()) == pytest.approx([30.0] * 39)
@@ -30,6 +30,6 @@ def test_a_long_run_is_smoothed_over_a_twentieth():
     assert len(faint.get_ydata()) == 40
 
 
-def test_one_epoch_is_seen():
+def test_a_single_epoch_is_visible():
     (strong, _) = compositions_figure({"mixup": [0.2]}, ["mixup"], ["mixup"]).axes[1].get_lines()
     assert strong.get_marker() == "o"

@@ -31,7 +31,7 @@ def test_one_point_per_transform_at_its_scores():
     assert labels == ["better than the baseline", "worse than the baseline", "no significant difference", "baseline"]
 
 
-def test_names_of_points_in_a_crowd_lie_apart_and_inside():
+def test_labels_of_close_points_do_not_overlap_and_stay_inside():
     generator = torch.Generator().manual_seed(0)
     points = {}
     for i in range(20):
@@ -40,7 +40,7 @@ def test_names_of_points_in_a_crowd_lie_apart_and_inside():
     figure = measure_figure(points["transform_0"], points, "")
     FigureCanvasAgg(figure).draw()
     axis = figure.axes[0]
-    boxes = [Text.get_window_extent(text) for text in axis.texts]  # of the words alone, without the lines to their points
+    boxes = [Text.get_window_extent(text) for text in axis.texts]  # the text only, without the lines to the points
     assert len(boxes) == 21
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
     assert all(axis.bbox.x0 < box.x0 and box.x1 < axis.bbox.x1 for box in boxes)
@@ -56,7 +56,7 @@ def test_an_arrow_for_every_edge():
     assert axis.get_title() == "B after A"
 
 
-def test_mixup_is_drawn_as_it_was_counted():
+def test_the_figure_of_mixup_shows_its_counts():
     curve = [Estimate(fraction, fraction / 10, (0.0, 0.2)) for fraction in (0.0, 1.0)]
     counts = list(range(10))
     both = {"baseline": counts, "mixup": counts[::-1]}

@@ -1,4 +1,4 @@
-"""The figures of the theory lab show the curves that they are given."""
+"""The figures of the theory lab show the curves that they get."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from outspan.theory.curves import Curve
 from outspan.theory.ranking import Ranked, Ranking
 
 
-def test_the_lines_are_the_curves():
+def test_the_lines_show_the_curves():
     lines = [Curve("a", (1, 2, 4, 8), (8, 4, 2, 1)), Curve("b", (1, 2, 4, 8), (64, 16, 4, 1))]
     (axis,) = gain_against_n(lines).axes
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["a, slope -1.00", "b, slope -2.00"]
@@ -16,14 +16,14 @@ def test_the_lines_are_the_curves():
     assert [label.get_text() for label in axis.get_xticklabels()] == ["20", "40"]
 
 
-def test_candidates_have_their_errors():
+def test_candidates_have_error_bars():
     (axis,) = gain_against_candidates([Curve("σ = 0", (1, 2), (1, 3), (0.5, 0.25))]).axes
     (bars,) = axis.containers
     low, high = bars[2][0].get_segments()[0][:, 1]
     assert (low, high) == pytest.approx((-1, 3))  # 1 ± 4 standard errors
 
 
-def test_the_ranking_shows_what_was_measured():
+def test_the_ranking_shows_the_measured_values():
     rows = tuple(Ranked(name, True, 1.0, 1.0, 0.1, 0.0, -0.1, score) for name, score in (("a", 1.5), ("b", None), ("c", 2.5)))
     ranking = Ranking("d", 10, 0, 1, 0, 0.1, rows, {"gain": 0.5, "net": -0.25})
     left, right = rank_figure(ranking).axes

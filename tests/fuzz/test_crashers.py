@@ -24,7 +24,7 @@ def test_old_crashers_are_fixed(path, tmp_path, unchecked):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_hundred_cases_of_every_target(name, tmp_path, unchecked):
+def test_every_target_passes_a_hundred_cases(name, tmp_path, unchecked):
     if name == "kernel" and not cpu.is_built():
         pytest.skip("installed without a compiler")
     for case in range(100):
@@ -69,7 +69,7 @@ worker.main()
 """
 
 
-def test_the_runner_counts_crashes_hangs_and_tracebacks_and_goes_on(tmp_path, capfd):
+def test_the_runner_counts_crashes_hangs_and_tracebacks_and_continues(tmp_path, capfd):
     (tmp_path / "planted.py").write_text(PLANTED)
     result = fuzz("planted", seed=0, minutes=9, cases=12, crashers=tmp_path, worker=[str(tmp_path / "planted.py")])
     assert result == {"minutes": 9, "cases": 12, "crashes": 2, "hangs": 1, "tracebacks": 2}
@@ -90,7 +90,7 @@ cpu.apply(images, Plan.of([["invert"]]), fill=fill, normalize=None, out=out)
 
 
 @pytest.mark.slow
-def test_address_sanitizer_sees_a_byte_written_beyond_the_end():
+def test_address_sanitizer_detects_a_write_out_of_bounds():
     environment = {**os.environ, **asan.environment(), "PYTHONPATH": str(Path(__file__).parents[1])}
     code = OVERFLOW.format(path=str(asan.build()))
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
@@ -99,6 +99,6 @@ def test_address_sanitizer_sees_a_byte_written_beyond_the_end():
 
 
 @pytest.mark.slow
-def test_the_kernel_under_address_sanitizer(tmp_path):
+def test_the_kernel_passes_under_address_sanitizer(tmp_path):
     result = fuzz("kernel", seed=0, minutes=5, cases=300, crashers=tmp_path)
     assert result == {"minutes": 5, "cases": 300, "crashes": 0, "hangs": 0, "tracebacks": 0}

@@ -1,4 +1,4 @@
-"""Checkpoints with a good digest and bad contents: refused in one line, or passed over for the one before."""
+"""Checkpoints with a valid digest and invalid content: they are refused in one line, or the older checkpoint is used."""
 
 import json
 from typing import Any
@@ -13,13 +13,13 @@ from outspan.training.trained import load as load_model
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A tiny run in the middle of its second epoch: its recipe, tensors and metadata."""
-    return make_run(tmp_path_factory.mktemp("made"))
+def stored_run(tmp_path_factory):
+    """Return the recipe, tensors and metadata of a tiny run that was stopped in the middle of its second epoch."""
+    return make_run(tmp_path_factory.mktemp("run"))
 
 
-def test_whatever_the_metadata_is_the_older_checkpoint_is_taken(made, tmp_path):
-    _, _, metadata = made
+def test_with_invalid_metadata_the_older_checkpoint_is_used(stored_run, tmp_path):
+    _, _, metadata = stored_run
     older = {**metadata, "step": 3}  # the end of the first epoch
     tensor = {"model.weight": torch.zeros(1)}
     write(tmp_path / "step-000000003.safetensors", tensor, json.dumps(older))
@@ -30,14 +30,16 @@ def test_whatever_the_metadata_is_the_older_checkpoint_is_taken(made, tmp_path):
         if json.dumps(loaded) != json.dumps(older):
             assert json.dumps(loaded) == text
             accepted.add(name)
-    absent = {name for name in accepted if name.endswith(" missing") and not name.startswith((*FREE, "chosen."))}
+    absent = {name for name in accepted if name.endswith(" missing") and not name.startswith((*UNCHECKED, "chosen."))}
     assert absent == {f"{key} missing" for key in ("data.train_digest", "data.test_digest", "data.cache", "metrics.0.lr")}
     for name in (name for name in accepted if not name.endswith(" missing")):
         key, _, wrong = name.partition(" = ")
-        assert name.startswith(FREE) or (kind(wrong) == kind(repr(value_at(metadata, key))) and wrong != "-5"), name
+        assert name.startswith(UNCHECKED) or (json_type(wrong) == json_type(repr(value_at(metadata, key))) and wrong != "-5"), (
+            name
+        )
 
 
-FREE = ("setting.", "recipe.")  # a note; and a recipe's values, which are compared with the recipe that is asked for
+UNCHECKED = ("setting.", "recipe.")  # information only; and the recipe, which is compared with the requested one
 
 
 def value_at(metadata: Any, key: str) -> Any:
@@ -46,22 +48,22 @@ def value_at(metadata: Any, key: str) -> Any:
     return metadata
 
 
-def kind(text: str) -> str:
-    """Return what a value is, as JSON has it: what it begins with tells."""
+def json_type(text: str) -> str:
+    """Return the JSON type of a value by its first character."""
     return "number" if text[0] in "0123456789-" else "text" if text[0] in "'\"" else text[0]
 
 
 @pytest.mark.parametrize("key", ["step", "recipe", "data", "setting", "metrics", "chosen", "losses", "seconds"])
-def test_the_line_names_the_key(made, tmp_path, key):
-    _, tensors, metadata = made
+def test_the_message_names_the_invalid_key(stored_run, tmp_path, key):
+    _, tensors, metadata = stored_run
     for changed in ({k: v for k, v in metadata.items() if k != key}, {**metadata, key: -5}):
         write(tmp_path / "step-000000004.safetensors", tensors, json.dumps(changed))
         with pytest.raises(ValueError, match=f"no complete checkpoint, step-000000004.safetensors damaged .*'{key}'"):
             load_model(tmp_path)
 
 
-def test_steps_and_metrics_that_contradict_each_other_are_refused(made, tmp_path):
-    recipe, tensors, metadata = made
+def test_steps_and_metrics_that_contradict_each_other_are_refused(stored_run, tmp_path):
+    recipe, tensors, metadata = stored_run
     for changed, message in (
         ({"step": -5}, "'step' must be an integer of at least 0, got -5"),
         ({"step": 7, "metrics": metadata["metrics"] * 2}, "'step' must be at most the run's 6 steps, got 7"),
@@ -73,8 +75,8 @@ def test_steps_and_metrics_that_contradict_each_other_are_refused(made, tmp_path
             train(recipe, out=tmp_path)
 
 
-def test_other_tensors_than_the_models_are_refused_by_name(made, tmp_path):
-    recipe, tensors, metadata = made
+def test_tensors_that_do_not_match_the_model_are_refused_by_name(stored_run, tmp_path):
+    recipe, tensors, metadata = stored_run
     weight = "model.1.weight"
     for changed, message in (
         ({key: value for key, value in tensors.items() if key != weight}, f"has no tensor '{weight}'"),
@@ -102,9 +104,9 @@ def test_other_tensors_than_the_models_are_refused_by_name(made, tmp_path):
     ],
     ids=str,
 )
-def test_no_crafted_checkpoint_ends_in_a_traceback(every, changes, tmp_path, one_thread):
-    found = count_tracebacks(tmp_path, every=every, **changes)
-    print(found)
-    assert found["first"] == []
-    assert found["tracebacks"] == 0
-    assert found["refused"] > found["cases"] / 2  # most of them are nonsense
+def test_no_crafted_checkpoint_causes_a_traceback(every, changes, tmp_path, one_thread):
+    counts = count_tracebacks(tmp_path, every=every, **changes)
+    print(counts)
+    assert counts["first"] == []
+    assert counts["tracebacks"] == 0
+    assert counts["refused"] > counts["cases"] / 2  # most cases are invalid

@@ -1,4 +1,4 @@
-"""Image files that were made to hurt: each a ValueError with the file's name, and nothing written."""
+"""Malicious image files: each causes a ValueError with the name of the file, and nothing is written."""
 
 import io
 import os
@@ -22,23 +22,23 @@ from outspan.files import write_whole
 
 
 def png(width: int, height: int, data: bytes) -> bytes:
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    def chunk(name: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
 @pytest.mark.parametrize(("width", "height"), [(60_000, 60_000), (2**31 - 1, 1), (100_000, 1000), (2**31 - 1, 2**31 - 1)])
-def test_a_bomb_is_refused_before_it_is_unpacked(width, height, tmp_path):
+def test_a_decompression_bomb_is_refused_before_it_is_unpacked(width, height, tmp_path):
     path = tmp_path / "bomb.png"
     path.write_bytes(png(width, height, b"\0" * 1000))
     with pytest.raises(ValueError, match=r"bomb\.png: cannot be read as an image"):
         read_image(path)
 
 
-def test_files_of_other_kinds_are_refused_by_name(tmp_path):
-    """A DDS texture of an unknown kind, PostScript that Pillow would hand to a program, and 16-bit grey."""
+def test_unsupported_image_formats_are_refused_by_name(tmp_path):
+    """An unknown DDS texture, PostScript, which Pillow would pass to another program, and 16-bit grey."""
     dds = struct.pack("<4s7I44x2I4s5I16x", b"DDS ", 124, 0x1007, 4, 4, 0, 0, 0, 32, 4, b"ZZZZ", 0, 0, 0, 0, 0)
     (tmp_path / "dds.png").write_bytes(dds + bytes(64))
     (tmp_path / "eps.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
@@ -55,7 +55,7 @@ def made(form: str) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"])
-def test_broken_files_are_value_errors_or_images(form, tmp_path):
+def test_a_damaged_file_is_read_or_raises_a_value_error(form, tmp_path):
     path = tmp_path / "broken"
     whole = made(form)
 
@@ -74,7 +74,7 @@ def test_broken_files_are_value_errors_or_images(form, tmp_path):
     check()
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+def test_a_file_is_written_completely_or_not_at_all(tmp_path):
     path = tmp_path / "out.png"
     path.write_bytes(b"before")
 
@@ -88,8 +88,8 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["out.png"]
 
 
-def test_a_tiff_whose_offsets_are_no_numbers_is_refused(tmp_path):
-    """Text in their place is a TypeError in Pillow."""
+def test_a_tiff_with_offsets_that_are_not_numbers_is_refused(tmp_path):
+    """Pillow raises a TypeError for offsets that are text."""
     data = bytearray(made("TIFF"))
     start = struct.unpack_from("<I", data, 4)[0]
     entries = [start + 2 + 12 * i for i in range(struct.unpack_from("<H", data, start)[0])]
@@ -101,15 +101,15 @@ def test_a_tiff_whose_offsets_are_no_numbers_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
-def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, monkeypatch):
-    """Opening a FIFO waits for a writer, and /dev/zero has no end: neither may be opened, so it is done in a child."""
+def test_files_that_are_not_regular_are_refused_without_waiting(tmp_path, monkeypatch):
+    """Opening a FIFO waits for a writer, and /dev/zero has no end. The test runs in a child process, which has a time limit."""
     folder = tmp_path / "data" / "train" / "cat"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "fifo.png")
     os.symlink("/dev/zero", folder / "device.png")
     os.symlink(folder / "fifo.png", folder / "link.png")
     with socket.socket(socket.AF_UNIX) as server:
-        monkeypatch.chdir(folder)  # a socket's path is short
+        monkeypatch.chdir(folder)  # the path of a socket must be short
         server.bind("socket.png")
     Image.new("RGB", (4, 4)).save(tmp_path / "real.png")
     os.symlink(tmp_path / "real.png", folder / "good.png")
@@ -136,7 +136,7 @@ assert read_fitted(folder / "good.png", 2, 2).shape == (3, 2, 2)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
-def test_a_fifo_in_an_image_folder_is_skipped_as_any_bad_file_is(tmp_path):
+def test_a_fifo_in_an_image_folder_is_skipped(tmp_path):
     Image.new("RGB", (4, 4)).save(tmp_path / "real.png")
     os.mkfifo(tmp_path / "fifo.png")
     paths, labels = [tmp_path / "fifo.png", tmp_path / "real.png"], torch.zeros(2, dtype=torch.int64)

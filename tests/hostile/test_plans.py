@@ -1,4 +1,4 @@
-"""Plans and images that were made or changed to hurt the executors: each a ValueError that names what is wrong."""
+"""Malicious or changed plans and images: each causes a ValueError that names the problem."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def test_a_side_that_does_not_fit_in_32_bits_is_refused(shape, backend):
 
 
 @pytest.mark.skipif(not cpu.is_built(), reason="installed without a compiler")
-def test_the_compiled_kernel_leaves_planes_beyond_its_positions_to_the_reference():
+def test_images_too_large_for_the_kernel_run_on_the_reference():
     fill, plan = torch.zeros(1, dtype=torch.uint8), Plan.of([])
     for width, taken in ((2**14, True), (2**14 + 1, False)):
         images = torch.empty((0, 1, 2**15, width), dtype=torch.uint8)
@@ -45,7 +45,7 @@ CHANGES = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in CHANGES.items() for value in values])
 def test_a_plan_changed_in_place_is_refused(name, value, backend):
-    """Python and torch would count negative rows from the end."""
+    """Python and torch would count a negative row from the end."""
     plan = mixing()
     getattr(plan, name).view(-1)[0] = value
     message = f"the plan reads image {value}" if name == "source" and value > 0 else f"{name} must"
@@ -55,7 +55,7 @@ def test_a_plan_changed_in_place_is_refused(name, value, backend):
 
 @pytest.mark.parametrize("name", ["ops", "levels", "places", "partners", "source"])
 def test_a_plan_resized_in_place_is_refused(name, backend):
-    """The kernels are given addresses: a shorter tensor would be read past its end."""
+    """The kernels get addresses, so they would read a shorter tensor out of bounds."""
     plan = mixing()
     getattr(plan, name).resize_(1)
     with pytest.raises(ValueError, match=r"must have shape"):
@@ -72,8 +72,8 @@ def test_labels_of_a_plan_changed_in_place_are_refused(names, name, value):
         mix_labels(torch.tensor([0, 1, 2]), plan, 3, (8, 8))
 
 
-def test_a_plan_changed_in_place_is_not_joined_cut_or_continued():
-    """In a plan after another one, row -1 would become the last row of the first."""
+def test_a_plan_changed_in_place_is_not_joined_indexed_or_extended():
+    """If two plans are joined, row -1 of the second would become the last row of the first."""
     plan, other = mixing(), mixing()
     other.out[0] = -1
     for join in (lambda: Plan.cat([plan, other]), lambda: other.then(Plan.of([[], []])), lambda: other[[0]]):
@@ -83,7 +83,7 @@ def test_a_plan_changed_in_place_is_not_joined_cut_or_continued():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.int8, torch.bool])
 def test_images_that_are_not_bytes_are_refused(dtype, backend, unchecked):
-    """torchvision's ToTensor gives numbers from 0 to 1, which were all taken for 0."""
+    """ToTensor of torchvision returns numbers from 0 to 1. As bytes they would all be 0."""
     images = torch.ones(2, 3, 8, 8).to(dtype)
     message = rf"torch.uint8.*got {dtype}.*torchvision.transforms.PILToTensor\(\)"
     with pytest.raises(ValueError, match=message):

@@ -16,14 +16,14 @@ def drill(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_killed_at_random_instants_it_ends_the_same():
+def test_a_run_killed_at_random_times_has_the_same_result():
     code, text = drill("--scenarios", "train,folder", "--runs", "1")
     assert code == 0, text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sabotage", ["save", "stream"])
-def test_the_drill_sees_a_save_in_place_and_randomness_that_is_not_addressed(sabotage):
+def test_the_drill_detects_saves_in_place_and_stateful_randomness(sabotage):
     code, text = drill("--scenarios", "train", "--runs", "3", "--sabotage", sabotage)
     assert code == 1, text
     assert {"save": "no complete checkpoint", "stream": "differs from"}[sabotage] in text
@@ -37,6 +37,6 @@ def test_every_command_survives_kills():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork=30", "spawn=5", "forkserver=5"])
-def test_a_command_restarts_at_once_after_its_parent_alone_was_killed(method):
+def test_a_command_restarts_at_once_after_only_its_parent_was_killed(method):
     code, text = drill("--scenarios", "", "--supervisor", method)
     assert code == 0, text

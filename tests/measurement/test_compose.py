@@ -1,4 +1,4 @@
-"""Compositions: which are trained, what an edge is, and that a folder's singles are not trained again."""
+"""Compositions: which ones are trained, how edges are defined, and that measured transforms are not trained again."""
 
 import json
 from contextlib import contextmanager
@@ -24,12 +24,12 @@ RECIPE = Recipe(data="digits", model="mlp-5", policy="none", depth=1, epochs=1, 
 
 
 def wrong(*counts: int, of: int = 100) -> Predictions:
-    """Return one model for each count, which gets the first so many samples wrong."""
+    """Return one model per count. Each model is wrong for the first `count` samples."""
     classes = torch.stack([(torch.arange(of) < count).long() for count in counts])
     return Predictions(classes, torch.zeros(of, dtype=torch.int64))
 
 
-def test_every_ordered_pair_and_every_blend():
+def test_all_ordered_pairs_and_all_blends_are_trained():
     result = compositions(RECIPE, ["rotate", "invert", "cutout"])
     assert list(result)[:4] == [BASELINE, "rotate", "invert", "cutout"]
     assert len(result) == 4 + 6
@@ -40,14 +40,14 @@ def test_every_ordered_pair_and_every_blend():
     images, labels = digits.train.images[:200], digits.train.labels[:200]
     for recipe, steps in ((result["invert+rotate"], ["invert", "rotate"]), (blends["rotate&invert"], ["rotate", "mixup"])):
         plan = build_policy(recipe, torch.nn.Identity(), digits, Normalize((0.0,), (1.0,)))(images, labels, step=3).plan
-        for t, name in enumerate(steps):  # the second is applied after the first, or mixed in from a helper row
+        for t, name in enumerate(steps):  # the second transform is applied after the first, or mixed in from a helper row
             used = plan.ops[plan.out, t]
             assert {plan.names[op] for op in used[used >= 0].tolist()} == {name}
         assert 60 < (plan.ops[plan.out, 0] >= 0).sum() < 140
 
 
-def test_an_edge_is_a_cut_by_more_than_a_tenth():
-    errors = {BASELINE: 300, "a": 200, "b": 100, "a+b": 170, "b+a": 90}  # b + a cuts it by a tenth, no more
+def test_an_edge_needs_an_error_that_falls_by_more_than_a_tenth():
+    errors = {BASELINE: 300, "a": 200, "b": 100, "a+b": 170, "b+a": 90}  # b + a reduces the error by exactly a tenth
     several = {name: wrong(count, count, of=1000) for name, count in errors.items()}
     result = build_graph(StudyResult(SETTINGS, range(2), ("x", "y"), several), ["a", "b"])
     pairs = {(pair.first, pair.second): pair for pair in result.pairs}
@@ -70,7 +70,7 @@ def test_an_edge_is_a_cut_by_more_than_a_tenth():
     assert build_graph(StudyResult(SETTINGS, range(2), ("x", "y"), nothing), ["a", "b"]).edges == ()
 
 
-def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):
+def test_models_measured_in_the_same_folder_are_used(tmp_path, monkeypatch):
     digits = load("digits")
     few = Data(
         "digits", *(InMemory(part.images[:60], part.labels[:60]) for part in (digits.train, digits.test)), digits.classes
@@ -90,7 +90,7 @@ def test_a_measures_folder_is_gone_on_with(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "composition.json").read_text()) == result.as_dict()
 
 
-def test_refusals():
+def test_wrong_arguments_are_refused():
     for transforms in ([], ["rotate"], ["rotate", "rotate"]):
         with pytest.raises(ValueError, match="at least 2 different transforms"):
             compositions(RECIPE, transforms)

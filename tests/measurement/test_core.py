@@ -1,4 +1,4 @@
-"""Core sets: a search over a table of errors made by hand."""
+"""Core sets: the search, on a hand-made table of errors."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ RECIPE = Recipe(model="mlp", policy="none", depth=1, seed=4)
 
 
 class Table(Study):
-    """A study whose errors, of 1,000 samples, are given."""
+    """A study with fixed numbers of errors on 1,000 samples."""
 
     def __init__(self, errors: dict[str, int]) -> None:
         self.baseline, self.seeds, self.settings, self.errors, self.trained = RECIPE, [0, 1], SETTINGS, errors, []
@@ -32,7 +32,7 @@ ERRORS = {BASELINE: 100, "rotate": 60, "cutout": 70, "invert": 90, "rotate+cutou
 ERRORS |= {"rotate+cutout+invert": 49}
 
 
-def test_the_shortest_within_a_tenth_of_the_best():
+def test_the_shortest_set_within_a_tenth_of_the_best_is_chosen():
     table = Table(ERRORS)
     chosen = search(table, ["invert", "cutout", "rotate"])
     assert chosen.transforms == ("rotate", "cutout")  # 50 is within a tenth of 49, 60 is not
@@ -46,17 +46,17 @@ def test_the_shortest_within_a_tenth_of_the_best():
     assert low < 0.06 < high
 
 
-def test_it_stops_where_nothing_helps():
+def test_the_search_stops_if_no_transform_helps():
     chosen = search(Table(ERRORS | {"rotate+cutout": 60, "rotate+invert": 61}), ["rotate", "cutout", "invert"])
     assert chosen.transforms == ("rotate",)
     assert chosen.path[-1].next_errors == {"cutout": 0.06, "invert": 0.061}
     alone = search(Table({BASELINE: 50, "rotate": 48, "cutout": 70, "rotate+cutout": 48}), ["rotate", "cutout"])
-    assert alone.transforms == ()  # none is within a tenth of the best
+    assert alone.transforms == ()  # no transforms at all are within a tenth of the best
     assert alone.recipe.policy == "none"
     assert alone.best.transforms == ("rotate",)
 
 
-def test_what_cannot_be_measured_is_refused_first():
+def test_wrong_arguments_are_refused_before_training():
     table = Table(ERRORS)
     for names, message in ((["rotate", "cutmix"], "'cutmix' mixes labels"), ([], "no transform to measure")):
         with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""What a measure comes to: a table by hand, the verdicts, and the file of predictions."""
+"""The result of a measurement: a hand-made table, the verdicts, and the file of predictions."""
 
 import json
 import zipfile
@@ -15,7 +15,7 @@ from studies import SETTINGS
 
 
 def test_summary_by_hand():
-    """Four seeds, four samples: the baseline gets one wrong for sure, and ties on another; `rotate` mends the first."""
+    """Four seeds and four samples. The baseline is wrong on one sample and tied on another. `rotate` corrects the first."""
     labels = torch.tensor([0, 1, 2, 2])
     baseline = torch.tensor([[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 0], [0, 1, 2, 0]])
     rotate = labels.repeat(4, 1)
@@ -30,13 +30,13 @@ def test_summary_by_hand():
     assert result["baseline"]["accuracy"]["value"] == 11 / 16
     entry = result["transforms"]["rotate"]
     assert entry["error"]["value"] == entry["instability"]["value"] == entry["ties"] == 0
-    for seed in range(8):  # the tied one is drawn right or wrong, and then corrected
+    for seed in range(8):  # a tie is decided at random; if it was wrong, it is corrected
         other = summarize(measured, seed=seed)
         counts.add((other.baseline.error.value, other.transforms["rotate"].effect.corrected))
     assert counts == {(0.25, 1), (0.5, 2)}
     assert entry["broken"] == {"count": 0, "accuracy": None}
     assert entry["difference"]["error"]["value"] == -result["baseline"]["error"]["value"]
-    assert entry["difference"]["verdict"] == "not told apart"  # four samples tell nothing
+    assert entry["difference"]["verdict"] == "not told apart"  # four samples are too few
     assert result["baseline"]["by_class"]["b"] == {
         "samples": 1, "accuracy": 0.25, "std": 0.5, "error": 1.0, "instability": 0.25, "ties": 0,
     }  # fmt: skip
@@ -54,12 +54,12 @@ def test_verdicts():
     assert verdicts == {"rotate": "better", "invert": "worse", "blur": "no significant difference"}
     assert result.by_verdict("better") == ("rotate",)
     values = result.as_dict()["transforms"]
-    assert values["blur"]["difference"]["verdict"] == "not told apart"  # files keep the value that they have always had
+    assert values["blur"]["difference"]["verdict"] == "not told apart"  # the value in files must stay the same
     assert values["rotate"]["corrected"] == {"count": 100, "baseline_accuracy": 0.0}
     assert values["invert"]["broken"] == {"count": 100, "accuracy": 0.0}
 
 
-def test_the_figure_has_the_scores():
+def test_the_figure_shows_the_scores():
     labels = torch.zeros(200, dtype=torch.int64)
     half = torch.stack([torch.arange(200) % 2, torch.arange(200) % 2, torch.arange(200) % 4])
     several = {BASELINE: half, "rotate": 0 * half, "invert": 0 * half + 1, "blur": half}
@@ -75,7 +75,7 @@ def test_the_figure_has_the_scores():
         assert text.xy == pytest.approx((100 * scores.instability.value, 100 * scores.error.value))
 
 
-def test_predictions_come_back_and_carry_no_time(tmp_path):
+def test_predictions_are_loaded_as_stored_and_have_no_time_stamp(tmp_path):
     ensembles = Predictions(torch.tensor([[0, 1], [1, 1]]), torch.tensor([0, 1]))
     save_predictions(tmp_path / "p.npz", {BASELINE: ensembles, "blur": ensembles}, [0, 1])
     result = load_predictions(tmp_path / "p.npz")

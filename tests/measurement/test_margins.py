@@ -15,7 +15,7 @@ def test_margins_by_hand():
 
 
 @given(st.lists(st.lists(st.floats(-1e4, 1e4, width=32), min_size=4, max_size=4), max_size=5))
-def test_margins_are_shares(rows):
+def test_margins_are_between_zero_and_one(rows):
     result = compute_margins(torch.tensor(rows).reshape(-1, 4))
     assert result.shape == (len(rows),)
     assert ((result >= 0) & (result <= 1)).all()

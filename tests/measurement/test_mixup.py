@@ -1,4 +1,4 @@
-"""Studies of mixup: what is trained, how the weight decay is chosen, and the numbers, by hand."""
+"""Studies of mixup: the trained recipes, the choice of the weight decay, and the numbers of a hand-made example."""
 
 import json
 
@@ -40,32 +40,32 @@ def few(monkeypatch) -> Data:
     return data
 
 
-def test_what_is_trained(few):
+def test_the_recipes_of_a_study(few):
     result = mixup_recipes(RECIPE, 1e-3, [0.0, 1.0])
     assert list(result) == [BASELINE, "l2-0.001", "mixup-0.001", "same-class-0.0-l2-0.001", "same-class-1.0-l2-0.001"]
     assert [recipe.weight_decay for recipe in result.values()] == [5e-4, *[1e-3] * 4]
     images, labels = few.train.images, few.train.labels
     preprocess = Normalize((0.0,), (1.0,))
-    for name, share in (("mixup-0.001", None), ("same-class-0.0-l2-0.001", 0.0), ("same-class-1.0-l2-0.001", 1.0)):
+    for name, fraction in (("mixup-0.001", None), ("same-class-0.0-l2-0.001", 0.0), ("same-class-1.0-l2-0.001", 1.0)):
         plan = build_policy(result[name], torch.nn.Identity(), few, preprocess)(images, labels, step=0).plan
         assert plan.names == ("mixup",)
         assert (plan.ops == 0).all()
         same = (labels[plan.partners[:, 0]] == labels).double().mean()
-        assert same == share if share is not None else 0 < same < 0.3
+        assert same == fraction if fraction is not None else 0 < same < 0.3
         assert 0.4 < plan.levels.mean() < 0.6  # uniform weights
     for name in (BASELINE, "l2-0.001"):
         plan = build_policy(result[name], torch.nn.Identity(), few, preprocess)(images, labels, step=0).plan
         assert not plan.ops.numel()
 
 
-def test_nearly_equal_numbers_have_names_of_their_own():
+def test_nearly_equal_numbers_have_different_names():
     shares = [0.3, 0.1 + 0.2]
     one, other = (mixup_recipes(RECIPE, decay, shares) for decay in (1e-3, 1.0000001e-3))
     assert len(one) == 5
     assert one.keys() & other.keys() == {BASELINE}
 
 
-def test_the_weight_decay_is_chosen_on_images_held_out_of_train(few, tmp_path, monkeypatch):
+def test_the_weight_decay_is_chosen_on_held_out_training_images(few, tmp_path, monkeypatch):
     study = Study(RECIPE, seeds=range(2), out=tmp_path)
     assert tune(study, [0.01]) == Tuning(0.01, {}, 0)
     assert not (tmp_path / "tuning").exists()
@@ -92,7 +92,7 @@ def test_the_weight_decay_is_chosen_on_images_held_out_of_train(few, tmp_path, m
     assert {recipe.weight_decay for recipe in recipes.values()} == {0.1, 0.01, 0.001}
 
 
-def test_a_whole_study(few, tmp_path):
+def test_a_complete_study(few, tmp_path):
     result = study_mixup(RECIPE, weight_decays=[1e-4, 1e-2], fractions=[0.0, 1.0], seeds=2, out=tmp_path)
     assert set(result.tuning.accuracies) == {1e-4, 1e-2}
     assert [one.fraction for one in result.same_class] == [0.0, 1.0]
@@ -104,7 +104,7 @@ def test_a_whole_study(few, tmp_path):
 
 
 def test_numbers_by_hand():
-    """Four samples of class 0: the baseline gets two wrong, one of them by a large margin; mixing classes corrects that one."""
+    """Four samples of class 0. The baseline is wrong on two, one of them by a large margin. Mixing classes corrects it."""
     labels = torch.zeros(4, dtype=torch.int64)
     baseline, corrected = torch.tensor([[0, 0, 1, 1]] * 2), torch.tensor([[0, 0, 0, 1]] * 2)
     lead = torch.tensor([[0.95, 0.15, 0.9, 0.2], [0.95, 0.25, 1.0, 0.2]])
@@ -125,7 +125,7 @@ def test_numbers_by_hand():
     assert result.same_class[0].scores.error == 0.25
 
 
-def test_refusals(few, tmp_path):
+def test_wrong_arguments_are_refused(few, tmp_path):
     study = Study(RECIPE, seeds=range(2), out=tmp_path)
     for decays in ([], [-1.0], [float("nan"), 1.0]):
         with pytest.raises(ValueError, match="weight decays must be 0 or more"):

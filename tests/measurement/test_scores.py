@@ -1,4 +1,4 @@
-"""Scores: hand-made tables, a slow obvious implementation, and identities."""
+"""Scores, compared with hand-made tables, a simple slow implementation, and identities."""
 
 import statistics
 from collections import Counter
@@ -28,7 +28,7 @@ def table(classes: list[list[int]], labels: list[int]) -> Predictions:
     return Predictions(torch.tensor(classes), torch.tensor(labels))
 
 
-# Three models on four samples: all right; 2 of 3 right; 2 of 3 wrong, alike; all wrong, alike.
+# Three models on four samples: all right; 2 of 3 right; 2 of 3 wrong with the same class; all wrong with the same class.
 HAND = table([[0, 1, 2, 3], [0, 1, 2, 3], [0, 2, 1, 3]], [0, 1, 1, 1])
 
 
@@ -40,7 +40,7 @@ def predictions(draw, models=None, samples=None):
     return Predictions(torch.from_numpy(classes), torch.from_numpy(draw(arrays.arrays(np.int64, shape[1], elements=values))))
 
 
-def test_by_hand():
+def test_scores_of_a_hand_made_table():
     assert find_majority(HAND).classes.tolist() == [0, 1, 2, 3]
     mean, std = average_accuracy(HAND)
     assert mean == 6 / 12
@@ -56,14 +56,14 @@ def test_by_hand():
     assert by_class[1].instability == 2 / 9
 
 
-def test_the_spread_is_over_models():
+def test_the_standard_deviation_is_over_models():
     mean, std = average_accuracy(table([[0, 0], [0, 1], [1, 1]], [0, 0]))
     assert mean == 0.5
-    assert std == 0.5  # of 1, 0.5 and 0
+    assert std == 0.5  # the standard deviation of 1, 0.5 and 0
 
 
 @given(predictions())
-def test_like_the_obvious_implementation(ensemble):
+def test_scores_match_a_simple_implementation(ensemble):
     voted = find_majority(ensemble)
     columns = ensemble.classes.T.tolist()
     wrong = departs = 0
@@ -86,7 +86,7 @@ def test_like_the_obvious_implementation(ensemble):
 
 
 @given(predictions())
-def test_classes_weigh_up_to_the_whole(ensemble):
+def test_scores_per_class_average_to_the_total(ensemble):
     whole, parts = compute_scores(ensemble), scores_by_class(ensemble).values()
     assert sum(part.samples for part in parts) == whole.samples
     assert sum(part.ties for part in parts) == whole.ties
@@ -96,7 +96,7 @@ def test_classes_weigh_up_to_the_whole(ensemble):
 
 
 @given(predictions(models=2), st.integers(2, 9))
-def test_equal_models_are_stable_and_err_as_often_as_one(ensemble, models):
+def test_copies_of_a_model_are_stable_and_have_its_error(ensemble, models):
     equal = Predictions(ensemble.classes[:1].repeat(models, 1), ensemble.labels)
     result = compute_scores(equal)
     assert result.instability == result.std == result.ties == 0
@@ -104,8 +104,8 @@ def test_equal_models_are_stable_and_err_as_often_as_one(ensemble, models):
 
 
 @given(predictions())
-def test_the_error_is_between_what_the_other_scores_allow(ensemble):
-    result = compute_scores(ensemble)  # a model is wrong only where the majority is, or where it departs
+def test_the_error_is_within_the_bounds_of_the_other_scores(ensemble):
+    result = compute_scores(ensemble)  # a model is wrong only if the majority is wrong or it differs from the majority
     assert 1 - result.accuracy <= result.error + result.instability + 1e-12
     assert result.error <= 1 - result.accuracy + result.instability + 1e-12
 
@@ -117,7 +117,7 @@ def test_the_order_of_models_does_not_matter(ensemble, random):
     assert torch.equal(find_majority(shuffled).classes, find_majority(ensemble).classes)
 
 
-def test_ties_are_drawn_evenly_by_address():
+def test_ties_are_decided_evenly_and_reproducibly():
     tied = table([[0] * 3000, [1] * 3000, [2] * 3000, [0] * 3000, [2] * 3000, [1] * 3000], [0] * 3000)
     voted = find_majority(tied)
     assert bool(voted.tied.all())
@@ -125,7 +125,7 @@ def test_ties_are_drawn_evenly_by_address():
     assert torch.equal(voted.classes, find_majority(tied).classes)
     assert not torch.equal(voted.classes, find_majority(tied, seed=1).classes)
     fewer = Predictions(tied.classes.clone(), tied.labels)
-    fewer.classes[:, ::2] = 1  # a sample's lot does not depend on whether others are tied
+    fewer.classes[:, ::2] = 1  # the decision for a sample does not depend on ties of other samples
     assert torch.equal(find_majority(fewer).classes[1::2], voted.classes[1::2])
     assert compute_scores(tied).ties == 3000
 
@@ -151,7 +151,7 @@ def test_the_error_changes_by_broken_minus_corrected(one, other):
     assert len(changes.broken) - len(changes.corrected) == round(10 * (compute_scores(one).error - compute_scores(other).error))
 
 
-def test_intervals_hold_the_score_and_narrow_with_samples():
+def test_intervals_contain_the_score_and_narrow_with_samples():
     draw = np.random.Generator(np.random.Philox(1))
     right = torch.from_numpy((draw.random((3, 4000)) < 0.1).astype(np.int64))
     large = Predictions(right, torch.zeros(4000, dtype=torch.int64))
@@ -160,8 +160,8 @@ def test_intervals_hold_the_score_and_narrow_with_samples():
     for name in ("accuracy", "error", "instability"):
         low, high = getattr(narrow, name)
         assert low < getattr(compute_scores(large), name) < high
-        assert 3 < np.diff(getattr(wide, name))[0] / (high - low) < 5.5  # the root of 16
-    low, high = narrow.accuracy  # nearly that of independent samples, which these models' are
+        assert 3 < np.diff(getattr(wide, name))[0] / (high - low) < 5.5  # about the square root of 16
+    low, high = narrow.accuracy  # close to the interval for independent samples, as here
     values = (large.classes == 0).double().mean(0)
     assert high - low == pytest.approx(2 * 1.96 * float(values.std()) / 4000**0.5, rel=0.1)
     assert compute_intervals({"it": large}) == compute_intervals({"it": large})
@@ -169,8 +169,8 @@ def test_intervals_hold_the_score_and_narrow_with_samples():
     assert compute_intervals({"it": large}, level=0.5)["it"].error.low > narrow.error.low
 
 
-def test_intervals_like_the_obvious_implementation(monkeypatch):
-    monkeypatch.setattr("outspan.measurement.intervals._AT_ONCE", 9)  # in parts, too
+def test_intervals_match_a_simple_implementation(monkeypatch):
+    monkeypatch.setattr("outspan.measurement.intervals._AT_ONCE", 9)  # also in several parts
     draw = rng.generator(0, "bootstrap")
     result = []
     for _ in range(25):
@@ -181,23 +181,23 @@ def test_intervals_like_the_obvious_implementation(monkeypatch):
     assert np.allclose(np.array([got.accuracy, got.error, got.instability]).T, expected)
 
 
-def test_differences_are_on_the_same_samples():
+def test_differences_are_paired_by_sample():
     other = table([[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 1, 3]], [0, 1, 1, 1])
     result = difference_intervals({"baseline": HAND, "same": HAND, "other": other}, "baseline", draws=200)
     assert list(result) == ["same", "other"]
     assert result["same"].error == result["same"].accuracy == result["same"].instability == (0, 0)
     assert result["other"].error.low < 0
-    assert result["other"].error.high == 0  # no set of samples makes it worse
+    assert result["other"].error.high == 0  # it is never worse on any resampling
 
 
-def test_fewer_models_beside_all():
+def test_the_predictions_of_the_first_models():
     assert torch.equal(HAND.first(2).classes, HAND.classes[:2])
     with pytest.raises(ValueError, match="at least 2 models"):
         HAND.first(1)
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_refusals():
+def test_wrong_arguments_are_refused():
     zeros = torch.zeros(3, dtype=torch.int64)
     for classes, labels, message in [
         (zeros[None], zeros, r"at least 2 models \(seeds\), got 1"),
@@ -223,7 +223,7 @@ def test_refusals():
         average_accuracy(HAND, where=HAND.labels == 7)
 
 
-def test_ties_are_counted_over_several():
+def test_ties_are_counted_over_all_transforms():
     labels = torch.tensor([0, 1, 2])
     split, agreed = torch.tensor([[0, 1, 2], [1, 1, 0]]), torch.tensor([[0, 1, 2], [0, 1, 2]])
     ensemble = [Predictions(classes, labels) for classes in (split, agreed, split)]

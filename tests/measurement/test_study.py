@@ -1,4 +1,4 @@
-"""A measure in its folder: it goes on where it stands, runs twice to the same bytes, and refuses another's folder."""
+"""The folder of a measurement: it is resumed, two runs give the same bytes, and a folder of other settings is refused."""
 
 import io
 import json
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory) -> Recipe:
-    """Return a recipe for 100 digits and 60 to test on, in a file."""
+    """Return a recipe for 100 training and 60 test digits, in a file."""
     path, digits = tmp_path_factory.mktemp("data") / "few.npz", load("digits")
     arrays = {"train_images": digits.train.images[:100], "train_labels": digits.train.labels[:100]}
     arrays |= {"test_images": digits.test.images[:60], "test_labels": digits.test.labels[:60]}
@@ -41,7 +41,7 @@ def recipe(tmp_path_factory) -> Recipe:
 
 
 def watcher(seen: list[str], stop_at: int = -1):
-    """Return what notes every title and stops the n-th run after its first step."""
+    """Return a function that records every title and stops the n-th run after its first step."""
 
     @contextmanager
     def watch(title):
@@ -52,15 +52,16 @@ def watcher(seen: list[str], stop_at: int = -1):
     return watch
 
 
-def test_each_transform_alone_at_uniform_signed_levels(recipe):
+def test_each_transform_is_used_alone_at_uniform_signed_levels(recipe):
     result = single_transforms(baseline_recipe(recipe, 0.25), ["rotate", "cutout"])
     assert list(result) == [BASELINE, "rotate", "cutout"]
     data = load(recipe.data)
-    last = Normalize(*data.train.statistics())
+    preprocess = Normalize(*data.train.statistics())
     images, labels = data.train.images, data.train.labels
     for name, low in (("rotate", -1.0), ("cutout", 0.0)):
         plans = [
-            build_policy(result[name], torch.nn.Identity(), data, last)(images, labels, step=step).plan for step in range(40)
+            build_policy(result[name], torch.nn.Identity(), data, preprocess)(images, labels, step=step).plan
+            for step in range(40)
         ]
         ops = torch.cat([plan.ops for plan in plans])
         levels = torch.cat([plan.levels for plan in plans])[ops >= 0]
@@ -70,7 +71,7 @@ def test_each_transform_alone_at_uniform_signed_levels(recipe):
         assert low <= levels.min() < low + 0.05
         assert 0.95 < levels.max() <= 1
         assert levels.mean() == pytest.approx((low + 1) / 2, abs=0.06)
-    assert not build_policy(result[BASELINE], torch.nn.Identity(), data, last)(images, labels, step=0).plan.ops.numel()
+    assert not build_policy(result[BASELINE], torch.nn.Identity(), data, preprocess)(images, labels, step=0).plan.ops.numel()
     for changes in ({"defaults": "cifar", "same_class": 0.5}, {"policy": "pba", "policy_file": "schedule.txt"}):
         assert single_transforms(baseline_recipe(replace(recipe, **changes), 0.25), ["rotate", "cutout"]) == result
     assert "mixup" not in measurable()
@@ -78,10 +79,10 @@ def test_each_transform_alone_at_uniform_signed_levels(recipe):
 
 
 def assert_close(classes, margin, other_classes, other_margin) -> None:
-    """Compare models that were trained in other batches of models.
+    """Compare models that were trained in different groups of models.
 
     Float32 sums are then rounded differently, by an amount that depends on the CPU, so no bits are promised. After a few steps
-    the margins agree to 1e-4, and a class may differ only where the margin is about as small.
+    the margins agree to 1e-4, and a class may differ only if the margin is similarly small.
     """
     assert torch.allclose(margin.double(), other_margin.double(), atol=1e-4)
     sure = margin > 1e-3
@@ -89,7 +90,7 @@ def assert_close(classes, margin, other_classes, other_margin) -> None:
     assert torch.equal(classes[sure], other_classes[sure])
 
 
-def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
+def test_predictions_equal_those_of_single_runs(recipe, tmp_path):
     recipes = single_transforms(baseline_recipe(recipe, 0.5), ["rotate"])
     result = study.Study(recipes[BASELINE], seeds=[0, 3], out=tmp_path / "measured").run(recipes)
     test = load(recipe.data).test
@@ -103,7 +104,7 @@ def test_predictions_are_those_of_plain_runs(recipe, tmp_path):
             )
 
 
-def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
+def test_a_resumed_measurement_has_the_same_result(recipe, tmp_path, monkeypatch):
     whole = measure(recipe, transforms=["rotate", "invert"], seeds=range(3), out=tmp_path / "whole")
     seen: list[str] = []
     with pytest.raises(Stopped, match="training 3 models at once"):
@@ -115,13 +116,13 @@ def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
         *("rotate, 3 models (1 of 2)", "invert, 3 models (2 of 2)"),
     ]
     again = measure(recipe, transforms=["rotate", "invert"], seeds=range(3), out=tmp_path / "parts", watch=watcher(seen))
-    assert len(seen) == 4  # nothing is left to train
+    assert len(seen) == 4  # there is nothing left to train
     for other in (parts, again):
         assert json.dumps(other.as_dict()) == json.dumps(whole.as_dict())
     for folder, result in (("whole", whole), ("parts", parts)):
         save_predictions(tmp_path / f"{folder}.npz", result.predictions, result.info.seeds)
     assert (tmp_path / "whole.npz").read_bytes() == (tmp_path / "parts.npz").read_bytes()
-    # More seeds and transforms of the same folder: only these are trained, here two at once for want of memory.
+    # More seeds and transforms in the same folder: only these are trained. The memory limit allows two at once.
     monkeypatch.setattr(study, "members_at_once", lambda *_: 2)
     more = measure(recipe, transforms=["rotate", "blur"], seeds=range(4), out=tmp_path / "parts", watch=watcher(seen))
     titles = ("baseline, 1 models", "rotate, 1 models", "blur, 2 models", "blur, 2 models")
@@ -131,8 +132,8 @@ def test_stopped_and_taken_up_it_ends_the_same(recipe, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("model", ["mlp", "convnet"])
 @pytest.mark.parametrize("at", range(4))
-def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothing(at, model, recipe, tmp_path, monkeypatch):
-    """Two models of a group have a file each: a kill between the two must not train the second one again, alone."""
+def test_a_kill_before_predictions_are_stored_loses_no_work(at, model, recipe, tmp_path, monkeypatch):
+    """Two models of a group have one file each. After a kill between the two files the second must not be trained again."""
     plain = replace(recipe, model=model, epochs=1)
     whole = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "whole")
     writes, write_whole, rmtree = [], runs.write_whole, shutil.rmtree
@@ -166,17 +167,17 @@ def test_a_kill_between_training_and_predictions_loses_nothing_and_leaves_nothin
     assert not any("baseline, 1 models" in title or "baseline, seed 0" in title for title in seen)
 
 
-def test_a_folder_is_one_processs_at_a_time(recipe, tmp_path, monkeypatch):
+def test_only_one_process_at_a_time_uses_a_folder(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "_PATIENCE", 0.0)
     measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
-    (tmp_path / "models" / ".baseline-0.npy.123.partial").touch()  # of a write that was killed
+    (tmp_path / "models" / ".baseline-0.npy.123.partial").touch()  # left by a killed write
     with lock.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
         measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
     measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
     assert not list((tmp_path / "models").glob("*.partial"))
 
 
-def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path):
+def test_models_that_cannot_be_batched_run_alone_and_resume(recipe, tmp_path):
     plain, seen = replace(recipe, model="convnet"), []
     with pytest.raises(Stopped, match="step 1 of 8"):
         measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen, 1))
@@ -184,13 +185,13 @@ def test_other_models_run_alone_and_go_on_from_their_checkpoint(recipe, tmp_path
     result = measure(plain, transforms=["invert"], seeds=range(2), out=tmp_path / "m", watch=watcher(seen))
     assert seen[:2] == ["baseline, seed 0 (1 of 4)", "baseline, seed 1 (2 of 4)"]
     assert seen[2:] == ["baseline, seed 1 (1 of 3)", "invert, seed 0 (2 of 3)", "invert, seed 1 (3 of 3)"]
-    assert not list((tmp_path / "m" / "running").iterdir())  # what was predicted is kept, not the models
+    assert not list((tmp_path / "m" / "running").iterdir())  # predictions are kept, models are not
     alone = train(replace(plain, policy="none", seed=1), out=tmp_path / "alone")
     one = result.predictions[BASELINE]
     assert (one.classes[1] == one.labels).double().mean() == pytest.approx(alone.accuracy)
 
 
-def test_processes_side_by_side(recipe, tmp_path, side_by_side):
+def test_several_processes_give_the_same_predictions(recipe, tmp_path, side_by_side):
     plain, seen = replace(recipe, model="convnet", epochs=1), []
 
     @contextmanager
@@ -210,13 +211,13 @@ _turn = threading.Lock()
 
 
 def in_turn(*arguments, **options):
-    """Run a unit while no other thread does: threads have one generator of random numbers, processes one each."""
+    """Run one job at a time: threads share one random generator, processes do not."""
     with _turn:
         return runs.run(*arguments, **options)
 
 
-def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
-    """Threads stand for the processes."""
+def test_mlps_are_grouped_by_transform_in_several_processes(recipe, tmp_path, monkeypatch):
+    """Threads replace the processes."""
     started = []
 
     def start():
@@ -227,25 +228,25 @@ def test_perceptrons_side_by_side(recipe, tmp_path, monkeypatch):
 
     monkeypatch.setattr(pool, "_start", start)
     monkeypatch.setattr(study, "run", in_turn)
-    recipe = replace(recipe, fraction=0.7)  # the processes read as much of the data as this one
+    recipe = replace(recipe, fraction=0.7)  # the processes must read the same part of the data
     result = measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
-    assert len(started) == 2  # the seeds of the baseline, and those of invert
+    assert len(started) == 2  # one for the seeds of the baseline, one for those of invert
     alone = measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "alone")
     for name, one in alone.predictions.items():
         assert torch.equal(result.predictions[name].classes, one.classes)
     none, other = (single_transforms(baseline_recipe(recipe, 0.5), ["invert"])[name] for name in (BASELINE, "invert"))
     study.Study(none, seeds=range(2), out=tmp_path / "own", jobs=5, data=load(recipe.data)).run({"a": none, "b": other})
-    assert len(started) == 2  # data of its own stays in this process
+    assert len(started) == 2  # data passed as an object is used in this process only
 
 
-def test_on_a_gpu_all_that_agree_train_as_one(recipe, tmp_path):
+def test_on_a_gpu_all_compatible_models_train_in_one_batch(recipe, tmp_path):
     mine = study.Study(single_transforms(baseline_recipe(recipe, 0.5), ["rotate"])[BASELINE], seeds=range(3), out=tmp_path)
     recipes = single_transforms(baseline_recipe(recipe, 0.5), ["rotate", "invert"])
     recipes["decayed"] = replace(recipes["rotate"], weight_decay=0.1)
     tasks = {(name, seed): replace(configuration, seed=seed) for name, configuration in recipes.items() for seed in range(3)}
     assert [len(one) for one in mine._batches(tasks)] == [3, 3, 3, 3]
     mine.device = torch.device("cuda")
-    assert [len(one) for one in mine._batches(tasks)] == [9, 3]  # not of another weight decay
+    assert [len(one) for one in mine._batches(tasks)] == [9, 3]  # another weight decay needs another batch
     mine.jobs = 2
     assert [len(one) for one in mine._batches(tasks)] == [5, 4, 2, 1]
     assert [task for one in mine._batches(tasks) for task in one] == list(tasks)
@@ -253,7 +254,7 @@ def test_on_a_gpu_all_that_agree_train_as_one(recipe, tmp_path):
         assert runs.title_of(one) == title
 
 
-def test_an_image_folder(tmp_path):
+def test_an_image_folder_is_measured(tmp_path):
     for part, name, shade in [
         (part, name, shade) for part in ("train", "val") for name, shade in (("dark", 40), ("light", 200))
     ]:
@@ -263,13 +264,13 @@ def test_an_image_folder(tmp_path):
     recipe = Recipe(data=str(tmp_path / "data"), model="mlp-5", size=8, epochs=8, batch=4)
     result = measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path / "m")
     assert list(result.baseline.by_class) == ["dark", "light"]
-    Image.new("RGB", (10, 9), (1, 2, 3)).save(tmp_path / "data" / "val" / "dark" / "0.png")  # another of the same name
+    Image.new("RGB", (10, 9), (1, 2, 3)).save(tmp_path / "data" / "val" / "dark" / "0.png")  # another image with the same name
     with pytest.raises(ValueError, match=r"a measurement with other settings \(test '8 images, "):
         measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "m")
     assert result.baseline.accuracy.value == 1
 
 
-def test_shared_batches_are_said(recipe, tmp_path):
+def test_shared_batches_are_stored_in_the_settings(recipe, tmp_path):
     result = measure(recipe, transforms=["rotate"], seeds=2, out=tmp_path, shared_batches=True).as_dict()
     assert result["settings"]["shared_batches"]
     assert "not that of independent runs" in result["note"]
@@ -277,7 +278,7 @@ def test_shared_batches_are_said(recipe, tmp_path):
         measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path)
 
 
-def test_another_folder_is_refused(recipe, tmp_path):
+def test_a_folder_of_other_settings_is_refused(recipe, tmp_path):
     out = tmp_path / "m"
     measure(recipe, transforms=["rotate"], seeds=range(2), out=out)
     for other, probability, message in [
@@ -292,15 +293,15 @@ def test_another_folder_is_refused(recipe, tmp_path):
     )  # its own keys
     stored = json.loads((out / "settings.json").read_text())
     (out / "settings.json").write_text(json.dumps({key: stored[key] for key in stored if key != "weights"}))
-    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # a key that came later is at its default
+    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # a key that is missing in older files has its default
     older = {"share" if key == "fraction" else key: value for key, value in stored.items()}
     (out / "settings.json").write_text(json.dumps(older))
-    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # a key that had another name is read as the new one
+    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # an old name of a key is read as the new one
     with pytest.raises(ValueError, match=r"weights '' there, 'published' requested"):
         measure(replace(recipe, weights="published"), transforms=["rotate"], seeds=range(2), out=out)
     (tmp_path / "refused" / "models").mkdir(parents=True)
     (tmp_path / "refused" / "settings.json").write_text(json.dumps(stored | {"model": "mpl"}))
-    measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path / "refused")  # nothing was made with those settings
+    measure(recipe, transforms=["rotate"], seeds=range(2), out=tmp_path / "refused")  # no model was trained with those settings
     damaged = out / "models" / "rotate-1.npy"
     whole = damaged.read_bytes()
     for content, message in (
@@ -312,7 +313,9 @@ def test_another_folder_is_refused(recipe, tmp_path):
         with pytest.raises(ValueError, match=rf"rotate-1.npy: {message}.*; remove it"):
             measure(recipe, transforms=["rotate"], seeds=range(2), out=out)
     damaged.unlink()
-    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # this one alone, which was trained beside another
+    measure(
+        recipe, transforms=["rotate"], seeds=range(2), out=out
+    )  # only the missing model, which was first trained in a group
     assert_close(*(torch.from_numpy(row) for path in (damaged, io.BytesIO(whole)) for row in np.load(path)))
     (out / "settings.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"settings.json: not the settings of a measurement"):
@@ -320,7 +323,7 @@ def test_another_folder_is_refused(recipe, tmp_path):
     shutil.rmtree(out)
 
 
-def test_runs_and_measures_do_not_share_a_folder(recipe, tmp_path):
+def test_runs_and_measurements_need_different_folders(recipe, tmp_path):
     train(replace(recipe, policy="none", epochs=1), out=tmp_path / "run")
     measure(replace(recipe, epochs=1), transforms=["rotate"], seeds=range(2), out=tmp_path / "measured")
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
@@ -331,7 +334,7 @@ def test_runs_and_measures_do_not_share_a_folder(recipe, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-def test_refusals(recipe, tmp_path):
+def test_wrong_arguments_are_refused(recipe, tmp_path):
     out = tmp_path / "m"
     for seeds in ([0], [], [1, 1]):
         with pytest.raises(ValueError, match="at least 2 different seeds"):
@@ -345,7 +348,7 @@ def test_refusals(recipe, tmp_path):
         measure(recipe, transforms=["identity"], seeds=range(2), out=out)
     with pytest.raises(ValueError, match="unknown transform 'switchout'") as refused:
         measure(recipe, transforms=["switchout"], seeds=range(2), out=out)
-    assert "word_replacement" not in str(refused.value)  # that is for text, too
+    assert "word_replacement" not in str(refused.value)  # it is for texts only
     for name, message in (
         ("rotate", "unknown transform 'rotate'.*word_replacement"),
         ("back_translation", "needs a cache: set cache=FILE .allowed: switchout, word_replacement"),

@@ -1,4 +1,4 @@
-"""Models of timm: which weights they begin with, and which are refused."""
+"""Models of timm: their initial weights, and the weights that are refused."""
 
 import pickle
 import sys
@@ -12,8 +12,8 @@ from outspan import models
 SHAPE = (1, 4, 4)
 
 
-@pytest.mark.parametrize("prefix", ["", "model."])  # of a file of weights, and of a checkpoint of ours
-def test_a_file_of_weights_is_where_it_begins(prefix, timm, tmp_path):
+@pytest.mark.parametrize("prefix", ["", "model."])  # a file of weights, and a checkpoint of outspan
+def test_a_file_of_weights_is_loaded(prefix, timm, tmp_path):
     theirs = {"1.weight": torch.full((2, 16), 0.5), "1.bias": torch.ones(2), "2.weight": torch.ones(3, 2)}
     save_file({prefix + key: tensor for key, tensor in theirs.items()} | {"momentum.1.bias": torch.ones(2)}, tmp_path / "w")
     torch.manual_seed(5)
@@ -21,19 +21,21 @@ def test_a_file_of_weights_is_where_it_begins(prefix, timm, tmp_path):
     assert (model[1].weight == 0.5).all()
     torch.manual_seed(5)
     fresh = models.build("timm:small", SHAPE, 3)
-    assert torch.equal(model[2].weight, fresh[2].weight)  # new, and drawn as it is without weights
+    assert torch.equal(
+        model[2].weight, fresh[2].weight
+    )  # the classifier is new, with the same initial weights as without a file
     assert not torch.equal(model[1].weight, fresh[1].weight)
     assert [one[:2] for one in timm] == [(3, 1)] * 3
 
 
-def test_published_weights_are_timms(timm, tmp_path, monkeypatch):
+def test_published_weights_come_from_timm(timm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "published").touch()  # not this file
     assert (models.build("timm:small", SHAPE, 3, "published")[1].weight == 0.25).all()
     assert [one[2] for one in timm] == [False, "published"]
 
 
-def test_another_models_weights_are_refused(timm, tmp_path):
+def test_weights_of_another_model_are_refused(timm, tmp_path):
     for name, tensors in (("none", {"a": torch.ones(2)}), ("bias", {"1.bias": torch.ones(2)})):
         save_file(tensors, tmp_path / name)
         message = rf"weights '.*{name}' fit 0 of the 1 matrices of model 'timm:small': another model's\?"
@@ -59,7 +61,7 @@ def test_pickles_are_not_read(timm, tmp_path):
     assert not [one for one in timm if one[2]]
 
 
-def test_what_cannot_be_is_refused(timm):
+def test_wrong_arguments_are_refused(timm):
     with pytest.raises(ValueError, match=r"weights 'none.pt': no such file \(allowed: empty, 'published', or a file\)"):
         models.build("timm:small", SHAPE, 3, "none.pt")
     with pytest.raises(ValueError, match=r"model 'timm:other': timm cannot build it \(Unknown model \(other\)\)"):
@@ -81,7 +83,7 @@ def test_what_cannot_be_is_refused(timm):
         ("import torch; torch.no_such_name", "AttributeError: module 'torch' has no attribute 'no_such_name'"),
     ],
 )
-def test_a_timm_that_cannot_be_imported_is_named_with_the_cause(code, message, tmp_path, monkeypatch):
+def test_an_import_error_of_timm_names_the_cause(code, message, tmp_path, monkeypatch):
     (tmp_path / "timm.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "timm", raising=False)
@@ -90,9 +92,9 @@ def test_a_timm_that_cannot_be_imported_is_named_with_the_cause(code, message, t
     assert "\n" not in str(refused.value)
 
 
-def test_a_timm_that_is_not_installed_is_named(monkeypatch):
+def test_a_missing_timm_is_named(monkeypatch):
     monkeypatch.setattr(sys, "path", [])
-    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:2])  # built-in and frozen modules alone
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:2])  # only built-in and frozen modules
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     with pytest.raises(ValueError, match="model 'timm:small' needs timm, which is not installed: pip install timm"):
         models.build("timm:small", SHAPE, 3)

@@ -26,7 +26,7 @@ from outspan.models.shake_shake import Shortcut
         ("resnet-18", 11.7),
     ],
 )
-def test_parameters_are_the_papers(name, millions):
+def test_parameter_counts_match_the_papers(name, millions):
     with torch.device("meta"):
         model = models.build(name, (3, 32, 32), 1000 if name.startswith("resnet") else 10)
     assert sum(parameter.numel() for parameter in model.parameters()) / 1e6 == pytest.approx(millions, rel=0.01)
@@ -37,7 +37,7 @@ def test_the_mlp_has_one_hidden_layer_of_100():
     assert [tuple(parameter.shape) for parameter in model.parameters()] == [(100, 784), (100,), (10, 100), (10,)]
 
 
-def test_the_mlps_width_is_in_its_name():
+def test_the_width_of_an_mlp_is_in_its_name():
     assert models.build("mlp-30", (1, 28, 28), 10)[1].weight.shape == (30, 784)
     for name in ("mlp-0", "mlp-x", "30"):
         with pytest.raises(ValueError, match="unknown model"):
@@ -49,12 +49,12 @@ SMALL = ["shake_shake-26-2x4d", "pyramidnet-11-8", "resnet-18"]
 
 @pytest.mark.parametrize("name", ["mlp", "convnet", "wide_resnet-16-4", *SMALL])
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 9, 13)])
-def test_logits_have_one_column_a_class(name, shape):
+def test_logits_have_one_column_per_class(name, shape):
     model = models.build(name, shape, 7).eval()
     assert model(torch.zeros(2, *shape)).shape == (2, 7)
 
 
-def test_unknown_names_and_missing_packages_are_said(monkeypatch):
+def test_unknown_names_and_missing_packages_raise_errors(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ValueError, match="unknown model 'wideresnet-28-2', did you mean 'wide_resnet-28-2'"):
         models.build("wideresnet-28-2", (3, 32, 32), 10)
@@ -71,7 +71,7 @@ def test_unknown_names_and_missing_packages_are_said(monkeypatch):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_evaluation_draws_nothing(name):
+def test_evaluation_uses_no_random_numbers(name):
     model = models.build(name, (3, 16, 16), 4)
     images = torch.randn(3, 3, 16, 16)
     model.eval()
@@ -82,7 +82,7 @@ def test_evaluation_draws_nothing(name):
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_half_of_a_shortcut_sees_the_input_a_pixel_further_right_and_down(stride):
+def test_half_of_a_shortcut_is_shifted_by_one_pixel(stride):
     shortcut = Shortcut(2, 4, stride).eval()
     for path in shortcut.paths:
         path.weight.data = torch.eye(2).view(2, 2, 1, 1)
@@ -95,35 +95,35 @@ def test_half_of_a_shortcut_sees_the_input_a_pixel_further_right_and_down(stride
     assert torch.allclose(moved[..., 1:, 1:], images[..., stride - 1 : -1 : stride, stride - 1 : -1 : stride], atol=1e-4)
 
 
-def test_a_join_differs_on_the_way_back():
-    around, values = (torch.randn(5, 2, 3, 3, requires_grad=True) for _ in range(2))
-    there, back = torch.rand(5, 1, 1, 1), torch.rand(5, 1, 1, 1)
-    out = shake.Join.apply(around, values, there, back)
-    assert torch.allclose(out, around + there * values)
+def test_join_has_a_different_weight_in_the_backward_pass():
+    shortcut, values = (torch.randn(5, 2, 3, 3, requires_grad=True) for _ in range(2))
+    forward, backward = torch.rand(5, 1, 1, 1), torch.rand(5, 1, 1, 1)
+    out = shake.Join.apply(shortcut, values, forward, backward)
+    assert torch.allclose(out, shortcut + forward * values)
     out.sum().backward()
-    assert torch.equal(around.grad, torch.ones_like(around))
-    assert torch.allclose(values.grad, back.expand_as(values))
+    assert torch.equal(shortcut.grad, torch.ones_like(shortcut))
+    assert torch.allclose(values.grad, backward.expand_as(values))
 
 
-def test_a_mix_differs_on_the_way_back():
+def test_mix_has_a_different_weight_in_the_backward_pass():
     first, second = (torch.randn(5, 2, 3, 3, requires_grad=True) for _ in range(2))
-    there, back = torch.rand(5, 1, 1, 1), torch.rand(5, 1, 1, 1)
-    out = shake.Mix.apply(first, second, there, back)
-    assert torch.allclose(out, there * first + (1 - there) * second, atol=1e-6)
+    forward, backward = torch.rand(5, 1, 1, 1), torch.rand(5, 1, 1, 1)
+    out = shake.Mix.apply(first, second, forward, backward)
+    assert torch.allclose(out, forward * first + (1 - forward) * second, atol=1e-6)
     out.sum().backward()
-    assert torch.allclose(first.grad, back.expand_as(first))
-    assert torch.allclose(second.grad, (1 - back).expand_as(second))
+    assert torch.allclose(first.grad, backward.expand_as(first))
+    assert torch.allclose(second.grad, (1 - backward).expand_as(second))
 
 
-def test_shake_shake_mixes_each_image_by_its_own_share():
+def test_shake_shake_mixes_each_image_with_its_own_weight():
     ones, zeros = torch.ones(4000, 1, 1, 1, requires_grad=True), torch.zeros(4000, 1, 1, 1, requires_grad=True)
     mixed = shake.shake_shake(ones, zeros, training=True)
     mixed.sum().backward()
-    for share in (mixed.detach(), ones.grad):
-        assert share.min() >= 0
-        assert share.max() <= 1
-        assert share.mean() == pytest.approx(0.5, abs=5 * (1 / 12 / 4000) ** 0.5)
-        assert share.var() == pytest.approx(1 / 12, rel=0.1)
+    for weights in (mixed.detach(), ones.grad):
+        assert weights.min() >= 0
+        assert weights.max() <= 1
+        assert weights.mean() == pytest.approx(0.5, abs=5 * (1 / 12 / 4000) ** 0.5)
+        assert weights.var() == pytest.approx(1 / 12, rel=0.1)
     assert abs(torch.corrcoef(torch.stack([mixed.detach().flatten(), ones.grad.flatten()]))[0, 1]) < 0.1  # two draws
     assert torch.allclose(ones.grad + zeros.grad, torch.ones(()))
     assert torch.equal(shake.shake_shake(ones, zeros, training=False), torch.full((4000, 1, 1, 1), 0.5))
@@ -145,39 +145,39 @@ print("done")
 
 
 @pytest.mark.slow
-def test_noise_breaks_no_graph_and_goes_through_half_precision():
-    """In a process of its own: the suite's checks of types are no part of what is compiled."""
+def test_shake_models_compile_to_one_graph_in_half_precision():
+    """In a separate process, because the type checks of the suite must not be compiled."""
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILED], capture_output=True, text=True)
     assert run.stdout == "done\n", run.stderr
 
 
-def test_shake_drop_passes_with_its_survival_and_is_its_own_mean():
+def test_shake_drop_weights_follow_the_survival_probability():
     survival = torch.tensor([0.9, 0.7]).repeat(2000)
-    there, back = shake.draw_drops(torch.empty(8, 3, 5, 5), survival).flatten(2)  # [blocks, B] each
-    passed = (there == 1).all(1)
-    assert torch.equal(passed, (back == 1).all(1))  # a block survives for all of a batch, and both ways
+    forward, backward = shake.draw_drops(torch.empty(8, 3, 5, 5), survival).flatten(2)  # [blocks, B] each
+    passed = (forward == 1).all(1)
+    assert torch.equal(passed, (backward == 1).all(1))  # a block survives for the whole batch, in both passes
     for own, kept in ((0.9, passed[::2]), (0.7, passed[1::2])):
         assert kept.double().mean() == pytest.approx(own, abs=5 * (own * (1 - own) / 2000) ** 0.5)
-    for noise, low in ((there[~passed], -1), (back[~passed], 0)):
+    for noise, low in ((forward[~passed], -1), (backward[~passed], 0)):
         assert low <= noise.min() < low + 0.01
         assert 0.99 < noise.max() <= 1
         spread = (1 - low) ** 2 / 12
         assert noise.mean() == pytest.approx((low + 1) / 2, abs=5 * (spread / noise.numel()) ** 0.5)
         assert noise.var() == pytest.approx(spread, rel=0.1)
-    assert abs(torch.corrcoef(torch.stack([there[~passed].flatten(), back[~passed].flatten()]))[0, 1]) < 0.1  # two draws
+    assert abs(torch.corrcoef(torch.stack([forward[~passed].flatten(), backward[~passed].flatten()]))[0, 1]) < 0.1  # two draws
 
 
-def test_shake_drop_goes_back_by_another_share():
-    values, around = torch.ones(2, 1, 1, 1, requires_grad=True), torch.full((2, 1, 1, 1), 5.0, requires_grad=True)
-    there, back = torch.tensor([[-0.5, 1.0], [0.25, 1.0]]).view(2, 2, 1, 1, 1)
-    out = shake.shake_drop(around, values, there, back)
+def test_shake_drop_has_a_different_weight_in_the_backward_pass():
+    values, shortcut = torch.ones(2, 1, 1, 1, requires_grad=True), torch.full((2, 1, 1, 1), 5.0, requires_grad=True)
+    forward, backward = torch.tensor([[-0.5, 1.0], [0.25, 1.0]]).view(2, 2, 1, 1, 1)
+    out = shake.shake_drop(shortcut, values, forward, backward)
     out.sum().backward()
     assert out.flatten().tolist() == [4.5, 6.0]
     assert values.grad.flatten().tolist() == [0.25, 1.0]
-    assert around.grad.flatten().tolist() == [1.0, 1.0]
+    assert shortcut.grad.flatten().tolist() == [1.0, 1.0]
 
 
-def test_a_block_is_evaluated_by_its_survival():
+def test_in_evaluation_a_block_is_scaled_by_its_survival_probability():
     block = models.build("pyramidnet-11-8", (3, 8, 8), 4).eval().blocks[0]
     images = torch.randn(2, 16, 8, 8)
     around = torch.nn.functional.pad(images, (0, 0, 0, 0, 0, block.more))
@@ -198,7 +198,7 @@ def test_a_block_is_evaluated_by_its_survival():
         pytest.param("wide_resnet-10-2", 60, 128, marks=pytest.mark.slow),
     ],
 )
-def test_it_learns_images_by_heart(name, steps, count, one_thread):
+def test_a_model_can_fit_a_few_images(name, steps, count, one_thread):
     digits = load("digits")
     images, labels = digits.train.images[:count].float() / 255, digits.train.labels[:count]
     images = torch.nn.functional.avg_pool2d(images, 4)
@@ -215,7 +215,7 @@ def test_it_learns_images_by_heart(name, steps, count, one_thread):
     assert torch.equal(model(images).argmax(1), labels)
 
 
-def test_a_model_is_its_function_and_a_line_of_the_table(tmp_path, monkeypatch):
+def test_a_model_is_added_by_a_function_and_a_line_of_the_table(tmp_path, monkeypatch):
     added = {
         "linear-N": models.Family(
             lambda shape, classes, bias: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, classes))
@@ -238,7 +238,7 @@ def test_a_model_is_its_function_and_a_line_of_the_table(tmp_path, monkeypatch):
 
 
 class Movable(torch.nn.Linear):
-    """A model on the CPU that records where it is moved to."""
+    """A model on the CPU that records the devices that it is moved to."""
 
     def __init__(self) -> None:
         super().__init__(1, 1)

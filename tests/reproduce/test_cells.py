@@ -1,4 +1,4 @@
-"""The cells of the paper's tables: the recipe of each, and what a cell says of its runs."""
+"""The cells of the tables of the paper: the recipe of each cell, and the printed result."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from outspan.reproduce.paper import ROWS, find_item
 from outspan.transforms.normalize import Normalize
 
 
-def test_every_row_is_a_recipe_of_its_data():
+def test_every_row_has_a_recipe_for_its_data():
     for row, name in ROWS.items():
         recipe = read_recipe(HOME / "recipes" / "paper" / f"{name}.toml")
         assert recipe.data == row.split("/")[0]
@@ -37,7 +37,7 @@ def test_every_cell_has_a_recipe_that_can_be_built(row, method, tmp_path):
         assert getattr(recipe, key) == getattr(base, key)
 
 
-def test_methods_are_what_they_are_called():
+def test_methods_have_the_policies_of_their_names():
     def recipe(method: str, item: str = "table-3") -> Recipe:
         return recipe_of(find_item(item), "cifar10/wrn-28-10", method)
 
@@ -51,8 +51,8 @@ def test_methods_are_what_they_are_called():
     assert recipe_of(find_item("table-3"), "imagenet/resnet-50", "aa").defaults == "flip"
 
 
-def test_baselines_apply_what_the_paper_says():
-    """Section 5.1: crop and flip on CIFAR, cutout on every image of SVHN, flips of what was cropped in reading for ImageNet."""
+def test_baselines_apply_the_transforms_of_the_paper():
+    """Section 5.1: crop and flip on CIFAR, cutout on every image of SVHN, flips after the crop of the reader for ImageNet."""
     expected = {"cifar10/wrn-28-10": {"random_crop", "horizontal_flip"}, "svhn/wrn-28-10": {"cutout"}}
     expected["imagenet/resnet-50"] = {"horizontal_flip"}
     for row, names in expected.items():
@@ -80,7 +80,7 @@ def test_unknown_cells_are_refused(row, method, message):
         find_item("table-9")
 
 
-def test_a_cell_says_its_mean_and_spread():
+def test_a_cell_prints_its_mean_and_standard_deviation():
     assert Cell("a", "b", "-").percent == "-"
     assert Cell("a", "b", "-", (0.5,)).percent == "50.00"
     assert Cell("a", "b", "-", (0.5, 0.52)).percent == "51.00 ± 1.41"

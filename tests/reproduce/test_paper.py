@@ -1,4 +1,4 @@
-"""The paper's tables as data: numbers against the text, and commands that can be pasted."""
+"""The tables of the paper as data: the numbers agree with the text, and the commands can be pasted."""
 
 import json
 import shlex
@@ -18,7 +18,7 @@ def test_there_are_seven_tables_six_figures_and_text():
     assert list(PAPER) == [f"table-{i}" for i in range(1, 8)] + [f"figure-{i}" for i in range(1, 7)] + ["imdb"]
 
 
-def test_the_margins_that_the_text_names_are_those_of_the_table():
+def test_the_margins_in_the_text_agree_with_the_table():
     """Section 5.2: over RandAugment by 0.59 on CIFAR-10, 1.24 on CIFAR-100, 0.27, 0.16 and 1.54."""
     cells = PAPER["table-3"].cells
 
@@ -33,8 +33,8 @@ def test_the_margins_that_the_text_names_are_those_of_the_table():
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_its_command_can_be_pasted(name, monkeypatch):
-    """Each part is a script that is here, or what the command line takes; its recipes are files and its transforms known."""
+def test_the_command_of_an_item_can_be_pasted(name, monkeypatch):
+    """Each part is an existing script or a valid command. Its recipes exist and its transforms are known."""
     monkeypatch.chdir(HOME)
     for part in PAPER[name].command.split(" && "):
         program, *words = shlex.split(part)
@@ -52,8 +52,8 @@ def test_its_command_can_be_pasted(name, monkeypatch):
             parse_transforms(options["transforms"])
 
 
-def test_the_twenty_transforms_are_the_papers():
-    """By the names in its Table 4, copied by hand."""
+def test_the_twenty_transforms_are_those_of_the_paper():
+    """The names are copied by hand from Table 4."""
     theirs = json.loads((HOME / "results" / "paper-mnist-transforms.json").read_text())["error"]
     words = shlex.split(PAPER["table-4"].command)
     assert sorted(words[words.index("--transforms") + 1].split(",")) == sorted(theirs)

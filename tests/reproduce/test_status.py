@@ -32,7 +32,7 @@ def test_the_status_follows_from_the_files(tmp_path, monkeypatch):
     ):
         (tmp_path / "results" / "figure-4.json").write_text(json.dumps({"scale": 1.0, "cells": stored}))
         assert status(item).startswith(f"measured here: {expected}")
-    for scale, stored in ((0.1, cells), (1.0, [cells[1] | {"accuracies": []}])):  # nothing at full scale
+    for scale, stored in ((0.1, cells), (1.0, [cells[1] | {"accuracies": []}])):  # no result at full scale
         (tmp_path / "results" / "figure-4.json").write_text(json.dumps({"scale": scale, "cells": stored}))
         assert status(item).startswith("runnable (without cifar100, not available)")
     for damaged in ("{", "[1]", '{"cells": [{"row": "a"}]}', '{"settings": {}}'):
@@ -42,7 +42,7 @@ def test_the_status_follows_from_the_files(tmp_path, monkeypatch):
     measure = {"settings": {"model": "wide_resnet-28-2", "epochs": 30}, "seeds": [0, 1, 2]}
     (tmp_path / "results" / "cifar10-mixup.json").write_text(json.dumps(measure))
     file = "results/cifar10-mixup.json (wide_resnet-28-2, 30 epochs, 3 seeds)"
-    assert status(PAPER["table-7"]).startswith(f"measured here: in part: {file};")  # that of MNIST is missing
+    assert status(PAPER["table-7"]).startswith(f"measured here: in part: {file};")  # the result of MNIST is missing
     assert status(PAPER["figure-6"]) == f"measured here: {file}; compared with the paper in docs/measured.md"
     assert status(PAPER["imdb"]).startswith(
         f"needs data that is not available: {tmp_path}/data/aclImdb (outspan data fetch imdb, from"
@@ -60,8 +60,8 @@ def test_the_status_follows_from_the_files(tmp_path, monkeypatch):
     (tmp_path / "data" / "mnist").mkdir()
     for split in ("train", "t10k"):
         assert missing_data("mnist") is not None
-        for what in ("images-idx3", "labels-idx1"):
-            (tmp_path / "data" / "mnist" / f"{split}-{what}-ubyte.gz").touch()  # as they are published
+        for content in ("images-idx3", "labels-idx1"):
+            (tmp_path / "data" / "mnist" / f"{split}-{content}-ubyte.gz").touch()  # the published file names
     assert missing_data("mnist") is None
 
 

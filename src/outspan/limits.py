@@ -1,7 +1,10 @@
-"""The values that each key of a recipe allows."""
+"""The values that each key of a recipe allows, and checks of numbers."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
+from operator import index
 from types import MappingProxyType
 from typing import Any
 
@@ -108,3 +111,28 @@ def check_value(key: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int if allowed.whole else int | float):
         raise ValueError(f"{key} must be {'a whole number' if allowed.whole else 'a number'}, got {shown(value)}")
     raise ValueError(f"{key} is out of range, got {shown(value)} (allowed: {allowed})")
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Raise a ValueError unless an argument is a whole number of at least `least`."""
+    try:
+        is_large = index(value) >= least
+    except TypeError:
+        is_large = None
+    if is_large is None or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number, got {shown(value)}")
+    if not is_large:
+        raise ValueError(f"{name} must be at least {least}, got {shown(value)}")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Raise a ValueError unless an argument is a number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number, got {shown(value)}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raise a ValueError unless an argument is a positive, finite number."""
+    check_number(name, value)
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a positive number, got {shown(value)}")

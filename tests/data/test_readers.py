@@ -107,7 +107,7 @@ def test_npz_in_every_layout(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"train_images": np.zeros((2, 4, 4))}, "train_images must be bytes of 3 or 4 axes, got float64"),
+        ({"train_images": np.zeros((2, 4, 4))}, r"train_images must be uint8 images \[N, H, W\], .*, got float64"),
         ({"train_labels": np.zeros(2)}, "train_labels must be whole numbers"),
         ({"train_labels": np.zeros(3, int)}, r"a\.npz: the 2 train images have 3 labels"),
         ({"train_labels": np.array([0, -1])}, "labels must lie in"),

@@ -233,3 +233,16 @@ def test_data_whose_splits_do_not_fit_is_refused(title, memory):
     ):
         with pytest.raises(ValueError, match=message):
             Data("d", **{**splits, title: wrong}, classes=names)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (torch.zeros(2, 8, 8, 3, dtype=torch.uint8), r"1 or 3 channels, got \[2, 8, 8, 3\]: use images.permute\(0, 3, 1, 2\)"),
+        (torch.zeros(2, 3, 8, 8), "images must be a uint8 tensor with values from 0 to 255, got torch.float32"),
+        (torch.zeros(2, 8, 8, dtype=torch.uint8), r"images must be a uint8 tensor \[B, C, H, W\], got torch.uint8 \[2, 8, 8\]"),
+    ],
+)
+def test_images_of_a_wrong_type_or_shape_are_refused(images, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        InMemory(images, torch.zeros(2, dtype=torch.int64))

@@ -67,7 +67,7 @@ def test_rows_that_mix_in_their_own_image_stay():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="same_class needs class numbers"):
+    with pytest.raises(ValueError, match="same_class needs labels that are class indices"):
         redraw(mixup()(2, rng=rng.generator(0)), torch.tensor([0, 1]).repeat(2, 1), 0.5)
     for fraction in (-0.5, 1.5, float("nan")):
         with pytest.raises(ValueError, match="same_class must lie in"):

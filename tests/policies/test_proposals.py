@@ -190,7 +190,7 @@ def test_what_is_no_step_is_refused_with_the_call_that_was_meant(function, steps
     ("arguments", "message"),
     [
         ({"depth": 17}, r"depth must lie in \[0, 16\]"),
-        ({"depth": -1}, "depth must lie in"),
+        ({"depth": -1}, "depth must be at least 0, got -1"),
         ({"depth": 1, "transforms": ()}, "depth must lie in"),
         ({"profile": "authors"}, "profile must be one of paper, released, got 'authors'"),
         ({"probability": 1.5}, r"probability must lie in \[0, 1\], got 1.5"),

@@ -169,7 +169,7 @@ def test_the_number_of_classes_is_asked_of_the_model():
     ("options", "message"),
     [
         ({"keep": 5}, r"keep must be in \[1, 4\], got 5"),
-        ({"keep": 0}, r"keep must be in \[1, 4\], got 0"),
+        ({"keep": 0}, "keep must be at least 1, got 0"),
         ({"candidates": 0}, "candidates must be at least 1, got 0"),
         ({"candidates": 2.5}, "candidates must be a whole number, got 2.5"),
         ({"keep": "1"}, "keep must be a whole number, got '1'"),
@@ -355,11 +355,13 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
         ):
             with pytest.raises(ValueError, match=rf"images must be a uint8 tensor \[B, C, H, W\], got {what}"):
                 policy(other, labels, step=0)
-        with pytest.raises(ValueError, match=r"images must be bytes, torch.uint8 .*, got torch.int64"):
+        with pytest.raises(ValueError, match=r"1 or 3 channels, got \[4, 8, 8, 3\]: use images.permute\(0, 3, 1, 2\)"):
+            policy(images.permute(0, 2, 3, 1), labels, step=0)
+        with pytest.raises(ValueError, match=r"images must be a uint8 tensor with values from 0 to 255, got torch.int64"):
             policy(images.long(), labels, step=0)
     with pytest.raises(ValueError, match=r"PadTokens is for texts, got torch.uint8 \[4, 3, 8, 8\]: use Normalize"):
         Plain(uniform(), classes=2, preprocess=PadTokens())(images, labels, step=0)
-    with pytest.raises(ValueError, match="preprocess must have one mean per channel, got 1 for images of 3"):
+    with pytest.raises(ValueError, match="preprocess must have one mean per channel, got 1 for 3 channels"):
         Plain(uniform(), classes=2, preprocess=Normalize((0.5,), (0.5,)))(images, labels, step=0)
     for output, description in (({}, "dict"), (torch.zeros(16, 2, 1), r"a tensor \[16, 2, 1\]")):
         model = torch.nn.Linear(1, 1)

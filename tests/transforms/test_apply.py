@@ -40,13 +40,17 @@ def test_refuses_plans_by_name(plan, message, backend, unchecked):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (torch.zeros(1, 3, 8, 8), "images must be bytes, torch.uint8 .*, got torch.float32"),
+        (torch.zeros(1, 3, 8, 8), "images must be a uint8 tensor .*, got torch.float32"),
         (
             torch.zeros(3, 8, 8, dtype=torch.uint8),
             r"images must have shape \[batch, channels, height, width\], got \[3, 8, 8\]",
         ),
-        (torch.zeros(1, 2, 8, 8, dtype=torch.uint8), "images must have 1 or 3 channels, got 2"),
-        (torch.zeros(1, 4, 8, 8, dtype=torch.uint8), "images must have 1 or 3 channels, got 4"),
+        (
+            torch.zeros(1, 2, 8, 8, dtype=torch.uint8),
+            r"images must be \[B, C, H, W\] with 1 or 3 channels, got \[1, 2, 8, 8\]$",
+        ),
+        (torch.zeros(1, 4, 8, 8, dtype=torch.uint8), r"with 1 or 3 channels, got \[1, 4, 8, 8\]$"),
+        (torch.zeros(1, 8, 8, 3, dtype=torch.uint8), r"got \[1, 8, 8, 3\]: use images.permute\(0, 3, 1, 2\)"),
         (torch.zeros(1, 3, 0, 8, dtype=torch.uint8), "at least one pixel"),
     ],
 )

@@ -56,7 +56,7 @@ def test_labels_are_those_of_the_rows_that_come_out():
     [
         (torch.tensor([0, 3]), r"labels must lie in \[0, 2\], got 0 to 3"),
         (torch.tensor([0, -1]), r"labels must lie in"),
-        (torch.tensor([0.0, 1.0]), "labels must be class numbers"),
+        (torch.tensor([0.0, 1.0]), "labels must be class indices"),
         (torch.zeros(2, 4), "soft labels must have 3 columns, got 4"),
         (torch.tensor([[0.5, 0.5, 0.0], [torch.nan, 0.0, 1.0]]), "sum to 1, got row 1 with the sum nan"),
         (torch.tensor([[0.5, 0.5, 0.0], [torch.inf, 0.0, 1.0]]), "sum to 1, got row 1 with the sum inf"),

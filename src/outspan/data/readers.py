@@ -55,7 +55,7 @@ def read_svhn(path: Path) -> tuple[UInt8[Tensor, "N 3 32 32"], Int64[Tensor, " N
         raise ValueError(f"{path}: must hold X and y, got {shown(sorted(arrays))}")
     images, labels = arrays["X"], arrays["y"].reshape(-1).astype(np.int64)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3) or images.shape[3] != len(labels):
-        raise ValueError(f"{path}: X must be bytes [32, 32, 3, {len(labels)}], got {images.dtype} {list(images.shape)}")
+        raise ValueError(f"{path}: X must be uint8 [32, 32, 3, {len(labels)}], got {images.dtype} {list(images.shape)}")
     if labels.min() < 1 or labels.max() > 10:
         raise ValueError(f"{path}: labels must lie in [1, 10], got {labels.min()} to {labels.max()}")
     return torch.from_numpy(images.transpose(3, 2, 0, 1).copy()), torch.from_numpy(labels % 10)
@@ -129,7 +129,9 @@ def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def _images(key: str, array: np.ndarray) -> Tensor:
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
-        raise ValueError(f"{key} must be bytes of 3 or 4 axes, got {array.dtype} {list(array.shape)}")
+        raise ValueError(
+            f"{key} must be uint8 images [N, H, W], [N, C, H, W] or [N, H, W, C], got {array.dtype} {list(array.shape)}"
+        )
     if array.ndim == 3:
         array = array[:, None]
     elif array.shape[1] not in (1, 3) and array.shape[3] in (1, 3):

@@ -13,6 +13,7 @@ from outspan.config import Recipe
 from outspan.data.model_checks import check_takes_images
 from outspan.devices import to_device
 from outspan.shapes import Int64, UInt8
+from outspan.transforms.normalize import NOT_BYTES, as_images
 
 Crops = tuple[int, int] | None  # the seed and the epoch of random resized crops; None crops the center
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and std per channel
@@ -107,6 +108,8 @@ class InMemory:
     is_croppable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        if as_images(self.images).dtype != torch.uint8:
+            raise ValueError(NOT_BYTES.format(self.images.dtype))
         if len(self.images) != len(self.labels):
             raise ValueError(f"{len(self.images)} images have {len(self.labels)} labels")
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan import rng
+from outspan.limits import check_whole
 from outspan.messages import unknown
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw
@@ -25,7 +26,7 @@ from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Step
 from outspan.policies.strength import strength_at
 from outspan.policies.targets import make_targets
-from outspan.shapes import Float32, Inputs, Int64, Num
+from outspan.shapes import Float32, Inputs, Int64, Num, describe
 from outspan.transforms.normalize import Preprocess
 
 # The operations of AutoAugment without sample pairing, which blends images but not their labels.
@@ -119,14 +120,13 @@ class Adversarial:
 
     def __post_init__(self) -> None:
         for name, least in {"update_every": 1, "policies": 2, "subpolicies": 1, "magnitudes": 2}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+            check_whole(name, getattr(self, name), least)
         if not self.operations:
             raise ValueError("operations must name at least one operation, got none")
         for name in self.operations:
             if name not in OPERATIONS:
                 raise unknown("operation", name, OPERATIONS)
-        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps)
+        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
         with torch.random.fork_rng([]):
             torch.manual_seed(rng.derive(self.seed, "controller"))
             sizes = len(self.operations), self.magnitudes, self.subpolicies
@@ -137,17 +137,16 @@ class Adversarial:
     def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Return `policies` augmented samples for each sample of the batch; those of one sample are adjacent."""
         check_batch(inputs, labels, self.preprocess)
-        propose = self._policies_of(step // self.update_every)[1]
         strength = strength_at(step, self.strength, self.finish, self.steps)
+        propose = self._policies_of(step // self.update_every)[1]
         plan = draw(propose, self.defaults, len(inputs), seed=self.seed, step=step, candidates=self.policies, strength=strength)
         return Batch(execute(inputs, plan, self.preprocess), make_targets(inputs, labels, plan, self.classes), plan)
 
     def learn(self, losses: Float32[Tensor, " BM"], *, step: int) -> None:
         """Add the losses of a batch that this policy returned; at the end of a round, update the controller."""
-        if len(losses) % self.policies:
-            raise ValueError(
-                f"losses must have {self.policies} values per sample, one for each policy, got {len(losses)} values in total"
-            )
+        if not isinstance(losses, Tensor) or losses.ndim != 1 or len(losses) % self.policies:
+            expected = f"[B * {self.policies}], one loss per augmented sample"
+            raise ValueError(f'losses must be a tensor {expected}, got {describe(losses)}: use reduction="none"')
         if strength_at(step, self.strength, self.finish, self.steps):  # at strength 0 all policies do the same
             rows = losses.view(-1, self.policies)
             self._sums, self._samples = self._sums.to(losses.device) + rows.sum(0), self._samples + len(rows)

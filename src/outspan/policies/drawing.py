@@ -18,7 +18,7 @@ def find_defaults(defaults: str | Proposal) -> Proposal:
     """Return the default transforms by name; a proposal is returned as it is."""
     if not isinstance(defaults, str) and callable(defaults):
         return defaults
-    if defaults not in DEFAULTS:
+    if not isinstance(defaults, str) or defaults not in DEFAULTS:
         raise ValueError(f"defaults must be a proposal or one of {', '.join(DEFAULTS)}, got {shown(defaults)}")
     return DEFAULTS[defaults]
 

@@ -28,7 +28,7 @@ def partners_by_class(
     keep their partners.
     """
     if labels.is_floating_point() or labels.ndim != 1:
-        raise ValueError(f"same_class needs class numbers [B], got {labels.dtype} {list(labels.shape)}")
+        raise ValueError(f"same_class needs labels that are class indices [B], got {labels.dtype} {list(labels.shape)}")
     mixes = np.array([*(find(name).mixes for name in plan.names), False])  # op -1 reads the last entry
     ops, source, partners = plan.ops.numpy(), plan.source.numpy(), plan.partners.numpy().copy()
     for rows, rng in zip(np.split(plan.out.numpy(), len(generators)), generators, strict=True):

@@ -43,7 +43,7 @@ class Plain:
 
     def __post_init__(self) -> None:
         check_proposal(self.propose)
-        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps)
+        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
         check_same_class(self.same_class)
 
     def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:

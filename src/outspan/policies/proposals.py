@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from outspan.limits import PROFILES
+from outspan.limits import PROFILES, check_whole
 from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.policies.sampler import propose
@@ -22,8 +22,11 @@ def sequence(*steps: Step) -> Proposal:
 
 def any_of(steps: Sequence[Step], depth: int, *, replacement: bool = True) -> Proposal:
     """Give every row `depth` of the steps, chosen uniformly; without replacement they are distinct."""
-    if depth < 0 or (depth > len(steps) and not replacement) or (depth and not steps):
-        raise ValueError(f"depth must lie in [0, {len(steps)}], the number of transforms to draw from, got {depth}")
+    _check_steps("any_of", steps)
+    check_whole("depth", depth, 0)
+    if (depth > len(steps) and not replacement) or (depth and not steps):
+        problem = f"depth must lie in [0, {len(steps)}], the number of transforms to draw from, got {depth}"
+        raise ValueError(f"{problem}: set depth={len(steps)}, or add transforms")
     return propose(steps, depth, partial(_pick_any, len(steps), replacement))
 
 
@@ -97,6 +100,9 @@ def _check_steps(function: str, steps: Sequence[object]) -> None:
         reason = f"{function} takes steps, got {step!r:.80}"
         if isinstance(step, str):
             find(step)  # an unknown name is a different error
+        if function == "any_of":
+            raise ValueError(f"{reason}: write any_of([Step(name), ...], depth)")
+        if isinstance(step, str):
             raise ValueError(f"{reason}: write {function}(Step({step!r})), or Step({step!r}, low, high, probability=0.5)")
         if isinstance(step, Sequence):
             raise ValueError(f"{reason}: write {function}(*steps), each step its own argument")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 import torch
 
+from outspan.limits import check_positive, check_whole
 from outspan.plan import Plan
 from outspan.policies.proposals import any_of, one_pair, sequence
 from outspan.policies.steps import Proposal, Step
@@ -49,6 +50,7 @@ def trivialaugment(*, wide: bool = True, side: int = 32) -> Proposal:
 
     The wide ranges translate by 32 pixels at any image size, so they need the side of the images.
     """
+    check_whole("side", side, 1)
     narrow = _largest_levels(degrees=30, shear=0.3, shift=10 / 32, factor=0.9, bits=4)
     largest = _largest_levels(degrees=135, shear=0.99, shift=32 / side, factor=0.99, bits=6) if wide else narrow
     return any_of([Step(name, 0.0, top, mirrored=TRANSFORMS[name].signed, bins=31) for name, top in largest.items()], 1)
@@ -90,11 +92,13 @@ def factor_level(fraction: float) -> float:
 
 def mixup(alpha: float = 1.0) -> Proposal:
     """Mixup (arXiv:1710.09412): blend every image with another one, with a weight from Beta(alpha, alpha)."""
+    check_positive("alpha", alpha)
     return partial(_draw_mixed, sequence(Step("mixup")), alpha)
 
 
 def cutmix(alpha: float = 1.0) -> Proposal:
     """CutMix (arXiv:1905.04899): paste a square of another image, of area 1 - Beta(alpha, alpha)."""
+    check_positive("alpha", alpha)
     return partial(_draw_mixed, sequence(Step("cutmix")), alpha)
 
 
@@ -111,6 +115,9 @@ def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float 
     The chains are helper rows. The row of the image blends in the chains one after another, in bytes. The paper omits color,
     contrast, brightness and sharpness, because its test corruptions contain them, and posterizes to at most 4 bits.
     """
+    check_whole("width", width, 1)
+    check_whole("depth", depth, 1)
+    check_positive("alpha", alpha)
     if not 0 < severity <= 10:
         raise ValueError(f"severity must lie in (0, 10], got {severity}")
     largest = _largest_levels(degrees=30, shear=0.3, shift=1 / 3, factor=0, bits=4)

@@ -2,6 +2,7 @@
 
 from typing import TypedDict
 
+from outspan.limits import check_whole
 from outspan.policies.batch import check_preprocess
 from outspan.policies.drawing import find_defaults
 from outspan.policies.steps import Proposal
@@ -22,9 +23,16 @@ class Settings(TypedDict):
 
 
 def check_settings(
-    defaults: str | Proposal, preprocess: Preprocess | None, strength: float, finish: float, steps: int | None
+    defaults: str | Proposal,
+    preprocess: Preprocess | None,
+    strength: float,
+    finish: float,
+    steps: int | None,
+    classes: int | None = None,
 ) -> None:
     """Raise a ValueError for a setting that no policy can use."""
+    if classes is not None:
+        check_whole("classes", classes, 1)
     find_defaults(defaults)
     check_preprocess(preprocess)
     check_strength(strength, finish, steps)

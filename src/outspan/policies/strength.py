@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from outspan.limits import check_value
+from outspan.limits import check_value, check_whole
 from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.transforms.table import find
@@ -23,11 +23,12 @@ def check_strength(strength: float, finish: float, steps: int | None) -> None:
 
 
 def strength_at(step: int, strength: float, finish: float, steps: int | None) -> float:
-    """Return the strength of a step: 0 in the last fraction `finish` of the steps.
+    """Return the strength of a step: 0 in the last fraction `finish` of the steps. A wrong step raises a ValueError.
 
     >>> [strength_at(step, 0.5, 0.25, 8) for step in range(8)]
     [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.0, 0.0]
     """
+    check_whole("step", step, 0)
     return 0.0 if finish and steps is not None and step >= round((1 - finish) * steps) else strength
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.devices import to_device
+from outspan.limits import check_whole
 from outspan.messages import shown
 from outspan.models.evaluating import evaluating
 from outspan.policies.batch import Batch, check_batch, execute
@@ -58,14 +59,9 @@ class Uncertain:
 
     def __post_init__(self) -> None:
         for name in ("candidates", "keep", "score_every"):
-            if not isinstance(getattr(self, name), int):
-                raise ValueError(f"{name} must be a whole number, got {shown(getattr(self, name))}")
-        if self.candidates < 1:
-            raise ValueError(f"candidates must be at least 1, got {self.candidates}")
-        if not 1 <= self.keep <= self.candidates:
+            check_whole(name, getattr(self, name), 1)
+        if self.keep > self.candidates:
             raise ValueError(f"keep must be in [1, {self.candidates}], got {self.keep}")
-        if self.score_every < 1:
-            raise ValueError(f"score_every must be at least 1, got {self.score_every}")
         if self.score not in ("loss", "excess"):
             raise ValueError(f"score must be 'loss' or 'excess', got {shown(self.score)}")
         known = isinstance(self.select, str) and self.select in _POWERS
@@ -80,7 +76,7 @@ class Uncertain:
             how = 'a function of (logits, targets, reduction="none"), such as those of torch.nn.functional'
             raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
         check_proposal(self.propose)
-        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps)
+        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
 
     def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Return `keep` augmented samples for each sample of the batch; those of one sample are adjacent."""

@@ -13,7 +13,7 @@ from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.shapes import Fill, Images, PerSample, UInt8
 from outspan.transforms.kernels import cpu, cuda
-from outspan.transforms.normalize import NOT_BYTES, Normalize
+from outspan.transforms.normalize import NOT_BYTES, Normalize, check_channels
 from outspan.transforms.table import TRANSFORMS, Transform, find
 
 Backend = Literal["auto", "reference", "cpu", "cuda"]
@@ -168,15 +168,14 @@ def _extent(tensor: Tensor) -> int:
 
 def _check_images(images: Tensor) -> None:
     if not isinstance(images, Tensor):
-        raise ValueError(f"images must be a torch tensor of bytes, got {type(images).__name__}")
+        raise ValueError(f"images must be a uint8 tensor [B, C, H, W], got {type(images).__name__}")
     if images.dtype != torch.uint8:
         raise ValueError(NOT_BYTES.format(images.dtype))
     shape = images.shape
     if len(shape) != 4:
         raise ValueError(f"images must have shape [batch, channels, height, width], got {list(shape)}")
-    _, channels, height, width = shape
-    if channels not in (1, 3):
-        raise ValueError(f"images must have 1 or 3 channels, got {channels}")
+    check_channels(images)
+    height, width = shape[2:]
     if height < 1 or width < 1:
         raise ValueError(f"images must have at least one pixel, got {[height, width]}")
     if height > LARGEST_SIDE or width > LARGEST_SIDE:

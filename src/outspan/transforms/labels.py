@@ -16,7 +16,7 @@ _TOLERANCE = 1e-3  # of the sum of a soft label and of its smallest value; large
 def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tuple[int, int]) -> Float32[Tensor, "M classes"]:
     """Return soft targets for the plan's outputs, mixed as the pixels are; `size` is (height, width).
 
-    `labels` are class numbers [B] or soft labels [B, classes]: probabilities that sum to 1.
+    `labels` are class indices [B] or soft labels [B, classes]: probabilities that sum to 1.
 
     >>> plan = Plan.of([["mixup"], []], levels=[[0.25], []], partners=[[1], []])
     >>> mix_labels(torch.tensor([0, 1]), plan, 2, (32, 32)).tolist()
@@ -61,7 +61,7 @@ def _soft(labels: Tensor, classes: int) -> Tensor:
         _check_distributions(soft, max(_TOLERANCE, torch.finfo(labels.dtype).eps) if labels.is_floating_point() else _TOLERANCE)
         return soft
     if labels.is_floating_point() or labels.ndim != 1:
-        raise ValueError(f"labels must be class numbers [B] or soft [B, {classes}], got {labels.dtype} {list(labels.shape)}")
+        raise ValueError(f"labels must be class indices [B] or soft [B, {classes}], got {labels.dtype} {list(labels.shape)}")
     # On a GPU this check would make the host wait; there the device reports an index out of range.
     if labels.device.type == "cpu" and labels.numel() and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(f"labels must lie in [0, {classes - 1}], got {labels.min()} to {labels.max()}")

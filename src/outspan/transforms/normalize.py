@@ -13,7 +13,7 @@ from outspan.plan import Plan
 from outspan.shapes import Images, Normalized, Num, describe
 
 NOT_BYTES = (
-    "images must be bytes, torch.uint8 with values from 0 to 255, got {}: "
+    "images must be a uint8 tensor with values from 0 to 255, got {}: "
     "use torchvision.transforms.PILToTensor() instead of ToTensor()"
 )
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -86,7 +86,7 @@ class Normalize:
 
     def __call__(self, images: Images) -> Normalized:
         """Return the images as floats: every byte is looked up in the table."""
-        _as_images(images)
+        as_images(images)
         if images.dtype != torch.uint8:
             raise ValueError(NOT_BYTES.format(images.dtype))
         channels = images.shape[1]
@@ -108,9 +108,9 @@ class Normalize:
 
     def check(self, inputs: object) -> None:
         """Raise a ValueError unless the inputs are a batch of images with as many channels as the mean."""
-        channels = _as_images(inputs).shape[1]
+        channels = as_images(inputs).shape[1]
         if len(self.mean) != channels:
-            raise ValueError(f"preprocess must have one mean per channel, got {len(self.mean)} for images of {channels}")
+            raise ValueError(f"preprocess must have one mean per channel, got {len(self.mean)} for {channels} channels")
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Scale:
 
     def check(self, inputs: object) -> None:
         """Raise a ValueError unless the inputs are a batch of images."""
-        _as_images(inputs)
+        as_images(inputs)
 
 
 DEFAULT_PREPROCESS: Preprocess = Scale()  # what policies use without `preprocess`
@@ -138,7 +138,16 @@ def _to_unit(channels: int) -> Normalize:
     return Normalize((0.0,) * channels, (1.0,) * channels)
 
 
-def _as_images(inputs: object) -> Tensor:
+def as_images(inputs: object) -> Tensor:
+    """Return the inputs if they are a tensor [B, C, H, W] with 1 or 3 channels. Anything else raises a ValueError."""
     if not isinstance(inputs, Tensor) or inputs.ndim != 4:
         raise ValueError(f"images must be a uint8 tensor [B, C, H, W], got {describe(inputs)}")
+    check_channels(inputs)
     return inputs
+
+
+def check_channels(images: Tensor) -> None:
+    """Raise a ValueError unless images [B, C, H, W] have 1 or 3 channels. Channels in the last axis are a common mistake."""
+    if images.shape[1] not in (1, 3):
+        hint = ": use images.permute(0, 3, 1, 2)" if images.shape[3] in (1, 3) else ""
+        raise ValueError(f"images must be [B, C, H, W] with 1 or 3 channels, got {list(images.shape)}{hint}")

@@ -1,6 +1,6 @@
 """Random data for the tests of the theory, with more, fewer and as many samples as dimensions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -24,6 +24,16 @@ def any_rows(case: int, s: Setting) -> Rows:
     g = rng.generator(case, "rows")
     k = int(g.integers(1, 4))
     return Rows(g.standard_normal((k, s.X.shape[1])), g.standard_normal((k, s.n)))
+
+
+def direct_error(s: Setting, added: Rows | None, fit: Callable[[np.ndarray], np.ndarray]) -> list[float]:
+    """Return the bias and the variance of an estimator by definition. `fit` returns its matrix from labels to coefficients."""
+    A, L = s.X, np.eye(s.n)
+    if added is not None:
+        A, L = np.vstack([A, added.x]), np.vstack([L, added.weights])
+    M = fit(A) @ L
+    off = M @ s.X @ s.beta - s.beta
+    return [off @ off, s.sigma**2 * np.trace(M @ M.T)]
 
 
 def ridge_decrease(s: Setting, added: Rows, fixed_penalty: bool) -> Error:

@@ -1,4 +1,4 @@
-"""The repaired side of every result against direct solves, the printed side where it is known, and the conditions."""
+"""The results of the theory: repaired bounds compared with direct solves, printed bounds with known values, conditions."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from outspan.theory.rows import Rows, mixed, projected, transformed
 
 
 def invariant(case):
-    """More dimensions than samples, and a few matrices that keep the labels."""
+    """Return a setting with more dimensions than samples, and a few matrices that keep the labels."""
     g = rng.generator(case, "invariant")
     n = int(g.integers(1, 12))
     s = setting(case, n=n, p=n + int(g.integers(4, 20)))
@@ -34,7 +34,7 @@ def test_label_invariant_results_are_exact(fixed_penalty):
                 assert bounds.lemma_1_bias(s, F, 0).repaired == pytest.approx(fall.bias, **near)
                 statement = bounds.lemma_1_variance(s, F, 0)
                 assert statement.repaired == pytest.approx(fall.variance, **near)
-                assert statement.printed <= statement.repaired + 1e-12  # this one holds as printed
+                assert statement.printed <= statement.repaired + 1e-12  # this bound holds as printed
         mean = np.mean([fall.total for fall in falls])
         assert bounds.uniform_sampling(s, Fs, 0, fixed_penalty=fixed_penalty).repaired == pytest.approx(mean, **near)
         sources = [case % s.n, 0, (case + 1) % s.n]
@@ -48,18 +48,18 @@ def test_label_invariant_results_are_exact(fixed_penalty):
             )
 
 
-def test_a_wrong_label_costs_what_direct_solves_say():
+def test_the_cost_of_a_wrong_label_matches_direct_solves():
     for case in range(50):
         s, Fs = invariant(case)
         row = projected(s.X, transformed(s.X, Fs[0], 0))
         label_error = float(rng.generator(case, "wrong").standard_normal())
         mean = s.X @ s.beta
-        off = Rows(row.x, row.weights + label_error * mean / (mean @ mean))  # the label is `label_error` too large in the mean
+        off = Rows(row.x, row.weights + label_error * mean / (mean @ mean))  # the mean label is too large by `label_error`
         got = float(bounds.outside_gain(row.x @ s.beta, np.sum(row.x**2, axis=1), s.n * s.lam, label_error)[0])
         assert got == pytest.approx(ridge_decrease(s, off, True).bias, rel=1e-9, abs=1e-12 * (s.beta @ s.beta))
 
 
-def test_with_the_penalty_held_the_bias_never_rises_and_the_formula_is_the_notes():
+def test_with_a_fixed_penalty_the_bias_never_rises_and_has_the_documented_formula():
     for case in range(50):
         s, Fs = invariant(case)
         z = projected(s.X, transformed(s.X, Fs[0], 0)).x[0]
@@ -81,7 +81,7 @@ def test_theorem_1_fails_as_printed_on_plain_data():
     assert failed >= 19
 
 
-def test_holding_the_penalty_does_not_save_equation_1_from_a_larger_z():
+def test_equation_1_fails_for_a_large_z_even_with_a_fixed_penalty():
     for case in range(20):
         s, Fs = invariant(case)
         s = Setting(s.X, s.beta, 0.3, 0.0)
@@ -113,7 +113,7 @@ def test_conditions_of_the_corollaries_on_every_row():
     assert not bounds.several_points(quiet, Fs * 20, [0] * 60).conditions["t ≤ n"]
 
 
-def test_the_noise_that_several_points_allow_is_that_of_the_data_so_far():
+def test_the_noise_bound_of_several_points_uses_the_data_so_far():
     for case in range(25):
         s, Fs = invariant(case)
         g = rng.generator(case, "noise")
@@ -130,7 +130,7 @@ def test_the_noise_that_several_points_allow_is_that_of_the_data_so_far():
 def test_the_multiplicative_composition_needs_more_than_two_invariant_matrices():
     s = setting(1, n=3, p=8)
     null = np.linalg.svd(s.X)[2][-1]
-    F1 = np.eye(8) + np.outer(s.beta, null)  # keeps the labels of X alone
+    F1 = np.eye(8) + np.outer(s.beta, null)  # keeps only the labels of X
     F2 = np.eye(8) + np.outer(null - s.beta * (null @ s.beta) / (s.beta @ s.beta), s.X[0] / (s.X[0] @ s.X[0]))
     statement = bounds.composition(s, F1, F2, 0, "multiplicative")
     assert statement.conditions["F label-invariant"]
@@ -152,7 +152,7 @@ def test_minimum_norm_results_are_exact():
 
 
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
-def test_proposition_on_either_side(shape):
+def test_the_proposition_for_more_and_fewer_samples_than_dimensions(shape):
     s = Setting(rng.generator(0, "X", *shape).standard_normal(shape), np.ones(shape[1]), 0.1, 0.7)
     statement = minnorm_bounds.proposition_variance(s, 0, 1, 0.3)
     change = minnorm_error(s.X, s.beta, s.sigma) - minnorm_error(s.X, s.beta, s.sigma, added=mixed(s.X, 0, 1, 0.3))
@@ -161,7 +161,7 @@ def test_proposition_on_either_side(shape):
     assert (statement.repaired < -1e-6) == (shape[0] > shape[1])
 
 
-def test_a_rank_deficient_matrix_is_named_where_full_rank_is_a_condition():
+def test_a_rank_deficient_matrix_violates_the_full_rank_condition():
     s = Setting(np.ones((3, 5)), np.ones(5), 0.1, 0.1)
     with pytest.raises(ValueError, match="X must have full rank 3, got rank 1"):
         bounds.theorem_1(s, np.eye(5), 0)
@@ -174,7 +174,7 @@ def test_a_setting_refuses_bad_parameters():
         Setting(np.eye(2), np.ones(2), 0.1, -1)
 
 
-def test_a_matrix_that_changes_labels_is_a_condition_not_met():
+def test_a_matrix_that_changes_labels_violates_a_condition():
     s = setting(1, n=3, p=6)
     statement = bounds.theorem_1(s, 2 * np.eye(6), 0)
     assert statement.conditions == {"F label-invariant": False, "lam < 1": s.lam < 1}

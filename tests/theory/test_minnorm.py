@@ -1,34 +1,26 @@
-"""The minimum norm estimator against numpy's pseudo-inverse, and the updates against fresh ones."""
+"""The minimum norm estimator compared with the pseudo-inverse of numpy, and updates compared with new inverses."""
 
 import numpy as np
 import pytest
 
-from linear import any_rows, setting, with_spectrum
+from linear import any_rows, direct_error, setting, with_spectrum
 from outspan import rng
 from outspan.theory.minnorm import minnorm_error, minnorm_estimate, pinv_update, rank, smallest_singular
 from outspan.theory.rows import Rows
 
 
-def direct(s, added=None):
-    A, L = s.X, np.eye(s.n)
-    if added is not None:
-        A, L = np.vstack([A, added.x]), np.vstack([L, added.weights])
-    M = np.linalg.pinv(A) @ L
-    off = M @ s.X @ s.beta - s.beta
-    return [off @ off, s.sigma**2 * np.trace(M @ M.T)]
-
-
 @pytest.mark.parametrize("first", range(0, 200, 20))
-def test_error_is_that_of_direct_solves(first):
+def test_the_error_matches_direct_solves(first):
     for case in range(first, first + 20):
         s = setting(case)
         for added in (None, any_rows(case, s)):
             got = minnorm_error(s.X, s.beta, s.sigma, added=added)
-            # Where p <= n the bias is 0 and what is left of it is rounding.
-            np.testing.assert_allclose([got.bias, got.variance], direct(s, added), rtol=1e-9, atol=1e-18 * (s.beta @ s.beta))
+            # If p <= n the bias is 0 except for rounding.
+            direct = direct_error(s, added, np.linalg.pinv)
+            np.testing.assert_allclose([got.bias, got.variance], direct, rtol=1e-9, atol=1e-18 * (s.beta @ s.beta))
 
 
-def test_rank_deficient_data_are_welcome():
+def test_rank_deficient_data_are_supported():
     s = setting(1, n=6, p=10)
     X = np.vstack([s.X, s.X[:2]])
     got = minnorm_error(X, s.beta, 0.5)
@@ -57,17 +49,17 @@ def test_rows_duplicated_with_their_own_noise_change_nothing():
     np.testing.assert_allclose([twice.bias, twice.variance], [once.bias, once.variance], rtol=1e-8)
 
 
-def test_estimate_fits_and_is_shortest():
+def test_the_estimate_fits_the_data_with_the_smallest_norm():
     s = setting(3, n=6, p=10)
     Y = rng.generator(3, "Y").standard_normal(6)
     b = minnorm_estimate(s.X, Y)
     np.testing.assert_allclose(s.X @ b, Y, rtol=1e-9)
     null = np.linalg.svd(s.X)[2][6:]
-    np.testing.assert_allclose(null @ b, 0, atol=1e-12)  # nothing that the fit does not need
+    np.testing.assert_allclose(null @ b, 0, atol=1e-12)  # no component that the fit does not need
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_pinv_update_is_a_fresh_pseudo_inverse(inside):
+def test_pinv_update_equals_a_new_pseudo_inverse(inside):
     for case in range(50):
         g = rng.generator(case, "pinv")
         d = int(g.integers(2, 9))
@@ -86,7 +78,7 @@ def test_pinv_update_of_a_matrix_that_is_not_symmetric(inside):
         d = int(g.integers(3, 9))
         r = int(g.integers(1, d))
         B = np.linalg.qr(g.standard_normal((d, r)))[0]
-        # Rows and columns span the same where u lies in both; else each has its own span.
+        # Rows and columns have the same span if u lies in both.
         A = B @ g.standard_normal((r, r)) @ B.T if inside else B @ g.standard_normal((r, d))
         u = B @ g.standard_normal(r) if inside else g.standard_normal(d)
         fresh = np.linalg.pinv(A + np.outer(u, u), rcond=1e-10)
@@ -94,8 +86,8 @@ def test_pinv_update_of_a_matrix_that_is_not_symmetric(inside):
         np.testing.assert_allclose(got, fresh, atol=1e-7 * np.abs(fresh).max())
 
 
-def test_pinv_update_refuses_what_is_neither_in_nor_out():
-    shift = np.array([[0.0, 1.0], [0.0, 0.0]])  # its columns span e_1, its rows e_2
+def test_pinv_update_refuses_a_vector_partly_inside_the_span():
+    shift = np.array([[0.0, 1.0], [0.0, 0.0]])  # its columns span e_1, its rows span e_2
     with pytest.raises(ValueError, match="both the rows and the columns of A, or of neither"):
         pinv_update(shift, shift.T, np.array([1.0, 0.0]))
     with pytest.raises(ValueError, match="the rank of A, got"):
@@ -103,7 +95,7 @@ def test_pinv_update_refuses_what_is_neither_in_nor_out():
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_bad_input_is_named():
+def test_invalid_input_is_refused_by_name():
     with pytest.raises(ValueError, match="same number of rows, got 2 and 3"):
         minnorm_estimate(np.eye(2), np.ones(3))
     with pytest.raises(ValueError, match="sigma must be at least 0"):

@@ -1,4 +1,4 @@
-"""The results on mixup: the repaired side against direct solves, the printed side where it is known, and the conditions."""
+"""The results on mixup: repaired bounds compared with direct solves, printed bounds with known values, conditions."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from outspan.theory.rows import mixed
 
 
 @pytest.mark.parametrize("law", [(1.0, 1.0), (0.2, 0.2), (0.5, 0.5), (2.0, 5.0)])
-def test_beta_nodes_integrate_the_moments_of_beta(law):
+def test_beta_nodes_give_the_moments_of_the_beta_distribution(law):
     a, b = law
     nodes, weights = mixup.beta_nodes(a, b)
     moment = 1.0
@@ -25,13 +25,13 @@ def test_beta_nodes_integrate_the_moments_of_beta(law):
     assert mixup.beta_constant(a, b) == pytest.approx(weights @ (1 - 2 * nodes) ** 2, rel=1e-12)
 
 
-def test_the_constant_of_the_uniform_law_is_a_third():
+def test_the_constant_of_the_uniform_distribution_is_a_third():
     assert mixup.beta_constant(1, 1) == pytest.approx(1 / 3)
     with pytest.raises(ValueError, match=r"a and b of Beta\(a, b\) must be above 0, got 0 and 1"):
         mixup.beta_constant(0, 1)
 
 
-def test_mixup_gains_are_those_of_direct_solves():
+def test_the_gains_of_mixup_match_direct_solves():
     for case in range(60):
         s = setting(case)
         alpha = float(rng.generator(case, "alpha").uniform())
@@ -72,14 +72,14 @@ def test_repaired_theorem_2_is_a_bound_for_every_n(half, p, gamma, lam, sigma, s
     assert not mixup.theorem_2(s, gamma * 0.99).conditions["|x| ≤ γ"]
 
 
-def test_repaired_theorem_2_promises_something():
+def test_repaired_theorem_2_gives_a_positive_bound():
     s = Setting(centred(200, 5, 1.05, rng.generator(0, "theorem 2")), np.ones(5), 0.9, 0.01)
     statement = mixup.theorem_2(s, 1.05)
     assert statement.met
     assert 0 < statement.repaired < sum(mixup.mixup_gain(s))
 
 
-def test_printed_theorem_2_fails_on_a_line():
+def test_printed_theorem_2_fails_for_one_dimensional_data():
     X = np.array([[3.0], [-3.0]] * 20)
     s = Setting(X, np.ones(1), 0.1, 0.0)
     statement = mixup.theorem_2(s, 3.0)
@@ -87,7 +87,7 @@ def test_printed_theorem_2_fails_on_a_line():
     assert sum(mixup.mixup_gain(s)) / statement.printed == pytest.approx(0.31, abs=0.005)
 
 
-def test_conditions_of_theorem_2_are_answers():
+def test_conditions_of_theorem_2():
     s = Setting(np.array([[3.0], [1.0]]), np.ones(1), 0.1, 5.0)
     assert mixup.theorem_2(s, 0.5).conditions == {
         "rows centred": False, "lam < 1": True, "|x| ≤ γ": False, "γ > 1": False, "X ≠ 0": True, "σ small": False

@@ -1,4 +1,4 @@
-"""The ranking: matrices against pixels, the fit and the correlation against what is known, and the refusals."""
+"""The ranking: matrices compared with pixels, the fit and the correlation with known values, and invalid input."""
 
 import numpy as np
 import pytest
@@ -46,24 +46,24 @@ def test_the_fit_is_ridge_at_its_lam(shape):
     Y = X @ beta + g.standard_normal((shape[0], 3))
     lam, estimate = fit(X, Y, more, more @ beta)
     np.testing.assert_allclose(estimate, ridge_estimate(X, Y, lam), rtol=1e-8)
-    for step in (10**0.5, 10**-0.5):  # to the neighbours among the values tried
+    for step in (10**0.5, 10**-0.5):  # to the next larger and smaller candidate
         other = ridge_estimate(X, Y, step * lam)
         assert np.mean((more @ (estimate - beta)) ** 2) < np.mean((more @ (other - beta)) ** 2)
 
 
 @pytest.fixture
 def small():
-    """Forty images of two classes whose label is how bright the left half is."""
+    """Return forty images of two classes. The label is the brightness of the left half."""
     images = torch.from_numpy(rng.generator(0, "small").integers(0, 256, (40, 1, 6, 6), dtype=np.uint8))
     labels = (images[:, :, :, :3].double().mean((1, 2, 3)) > 128).long()
     return Data("small", InMemory(images, labels), InMemory(images, labels), ("0", "1"))
 
 
-def test_predictions_are_those_of_direct_solves(small):
+def test_predictions_match_direct_solves(small):
     ranking = rank(small, ["vertical_flip"], samples=20)
     row = ranking.rows[0]
     order = rng.generator(0, "theory", "rank").permutation(40)
-    validation, order = order[:8], order[8:]  # a fifth of the train images is held out, to choose lam by
+    validation, order = order[:8], order[8:]  # a fifth of the training images is held out to choose lam
     X, Y = pixels(small.train.images[order]), np.eye(2)[small.train.labels[order].numpy()]
     centre, class_means = X.mean(axis=0), Y.mean(axis=0)
     X, Y = X - centre, Y - class_means
@@ -75,7 +75,7 @@ def test_predictions_are_those_of_direct_solves(small):
     for i in range(20):
         for column in beta.T:
             s = Setting(X[:20], column, ranking.lam, 0.0)
-            raw = Rows(moved[i][None], np.eye(1, 20, i))  # with the label of its source
+            raw = Rows(moved[i][None], np.eye(1, 20, i))  # the label of the source image
             z = projected(s.X, raw)
             mean = s.X @ column
             right = Rows(z.x, z.weights + (z.x @ column - z.weights @ mean)[:, None] * mean / (mean @ mean))
@@ -87,7 +87,7 @@ def test_predictions_are_those_of_direct_solves(small):
     assert row.measured is None
 
 
-def test_images_that_repeat_span_no_more_than_once(small):
+def test_repeated_images_do_not_increase_the_span(small):
     few = InMemory(small.train.images[:5].repeat(8, 1, 1, 1), small.train.labels[:5].repeat(8))
     ranking = rank(Data("few", few, few, small.classes), ["rotate"], samples=30, draws=1, seed=2)
     order = rng.generator(2, "theory", "rank").permutation(40)[8:]
@@ -99,15 +99,15 @@ def test_images_that_repeat_span_no_more_than_once(small):
     assert ranking.rows[0].energy == pytest.approx(np.sum(left**2, axis=1).mean(), rel=1e-9)
 
 
-def test_what_keeps_every_label_moves_nothing(small):
-    # The label is in the left half: turned upside down it stays, mirrored it goes.
+def test_transforms_that_keep_labels_move_less(small):
+    # The label is in the left half. A vertical flip keeps it, a horizontal flip does not.
     rows = {row.name: row for row in rank(small, ["vertical_flip", "horizontal_flip", "color"], samples=20).rows}
     assert rows["vertical_flip"].moved < rows["horizontal_flip"].moved
-    assert rows["color"].energy == pytest.approx(0, abs=1e-20)  # of grey images: nothing new
+    assert rows["color"].energy == pytest.approx(0, abs=1e-20)  # no change of grey images
     assert rows["color"].gain == pytest.approx(0, abs=1e-20)
 
 
-def test_ranking_is_sorted_deterministic_and_held_against_what_is_measured(small):
+def test_the_ranking_is_sorted_deterministic_and_correlated_with_measurements(small):
     names = ["invert", "rotate", "posterize", "blur"]
     first = rank(small, names, samples=10, measured={"invert": 3.0, "rotate": 1.0, "blur": 2.0, "other": 5.0})
     assert first == rank(small, names, samples=10, measured={"invert": 3.0, "rotate": 1.0, "blur": 2.0, "other": 5.0})
@@ -120,24 +120,24 @@ def test_ranking_is_sorted_deterministic_and_held_against_what_is_measured(small
     assert rank(small, names, samples=10).spearman == {}
 
 
-def test_the_model_knows_as_many_images_as_there_are_up_to_400(small):
-    assert rank(small, ["rotate"]).samples == 31  # 40, of which a fifth chooses lam, and one
+def test_the_default_number_of_samples_is_at_most_400(small):
+    assert rank(small, ["rotate"]).samples == 31  # 40 without the fifth that chooses lam and one more
     assert rank(small, ["rotate"], features=10).samples == 9
     assert rank(load("digits"), ["invert"], draws=1).samples == 400
 
 
-def test_random_features_take_more_samples_than_pixels(small):
+def test_random_features_allow_more_samples_than_pixels(small):
     more = InMemory(small.train.images.repeat(2, 1, 1, 1), small.train.labels.repeat(2))
     ranking = rank(Data("more", more, more, small.classes), ["rotate"], samples=38, features=200, draws=1)
     assert ranking.rows[0].energy > 0
 
 
-def test_the_test_split_decides_nothing(small):
+def test_the_test_split_does_not_change_the_ranking(small):
     other = Data("small", small.train, InMemory(255 - small.test.images, 1 - small.test.labels), small.classes)
     assert rank(other, ["rotate", "invert"], samples=10) == rank(small, ["rotate", "invert"], samples=10)
 
 
-def test_images_in_chunks_are_the_images_at_once(small, monkeypatch):
+def test_the_size_of_chunks_does_not_change_the_ranking(small, monkeypatch):
     whole = rank(small, ["rotate", "blur"], samples=20)
     monkeypatch.setattr("outspan.theory.ranking._CHUNK", 7)
     assert rank(small, ["rotate", "blur"], samples=20) == whole
@@ -155,12 +155,12 @@ def test_images_in_chunks_are_the_images_at_once(small, monkeypatch):
         ({"features": -1}, "features must be at least 0, got -1"),
     ],
 )
-def test_bad_input_is_named(small, options, message):
+def test_invalid_input_is_refused_by_name(small, options, message):
     with pytest.raises(ValueError, match=message):
         rank(small, **{"transforms": ["rotate"], "samples": 10, **options})
 
 
-def test_large_images_ask_for_features():
+def test_large_images_need_random_features():
     images = torch.zeros((3, 3, 40, 40), dtype=torch.uint8)
     split = InMemory(images, torch.tensor([0, 1, 0]))
     with pytest.raises(ValueError, match="images of 4800 values are too large to rank by pixels"):
@@ -182,7 +182,7 @@ def test_few_images_are_ranked_or_refused(small, count, good):
             rank(data, ["rotate"], samples=1, draws=1)
 
 
-def test_a_folder_is_ranked_as_the_same_images_in_memory(small, tmp_path):
+def test_a_folder_has_the_same_ranking_as_images_in_memory(small, tmp_path):
     rgb = small.train.images.expand(-1, 3, -1, -1)
     listed = torch.cat([(small.train.labels == label).nonzero() for label in (0, 1)]).squeeze(1)
     for split in ("train", "val"):
@@ -199,7 +199,7 @@ def test_a_folder_is_ranked_as_the_same_images_in_memory(small, tmp_path):
         rank(str(tmp_path), names, samples=20)
 
 
-def test_all_that_keep_labels_can_be_ranked(small):
+def test_all_transforms_that_keep_labels_can_be_ranked(small):
     ranking = rank(small, rankable(), samples=10, draws=1)
     assert {row.name for row in ranking.rows} == set(TRANSFORMS) - {"identity", "mixup", "cutmix"}
     assert all(np.isfinite([row.energy, row.along, row.gain, row.moved, row.net]).all() for row in ranking.rows)

@@ -1,9 +1,9 @@
-"""Ridge against direct solves, identities and the limit of no penalty."""
+"""Ridge regression compared with direct solves, identities and the limit without a penalty."""
 
 import numpy as np
 import pytest
 
-from linear import any_rows, setting
+from linear import any_rows, direct_error, setting
 from outspan import rng
 from outspan.theory.generate import orthonormal
 from outspan.theory.minnorm import minnorm_error
@@ -12,18 +12,17 @@ from outspan.theory.rows import Rows
 
 
 def direct(s, added=None, fixed_penalty=True):
-    """Bias and variance by one p x p inverse, as they are defined."""
-    A, L = s.X, np.eye(s.n)
-    if added is not None:
-        A, L = np.vstack([A, added.x]), np.vstack([L, added.weights])
-    penalty = s.lam * (s.n if fixed_penalty else len(A))
-    M = np.linalg.inv(A.T @ A + penalty * np.eye(A.shape[1])) @ A.T @ L  # labels to estimate
-    off = M @ s.X @ s.beta - s.beta
-    return [off @ off, s.sigma**2 * np.trace(M @ M.T)]
+    """Return the bias and the variance by one p x p inverse."""
+
+    def fit(A):
+        penalty = s.lam * (s.n if fixed_penalty else len(A))
+        return np.linalg.inv(A.T @ A + penalty * np.eye(A.shape[1])) @ A.T
+
+    return direct_error(s, added, fit)
 
 
 @pytest.mark.parametrize("first", range(0, 200, 20))
-def test_error_is_that_of_direct_solves(first):
+def test_the_error_matches_direct_solves(first):
     for case in range(first, first + 20):
         s = setting(case)
         got = ridge_error(s.X, s.beta, s.lam, s.sigma)
@@ -44,9 +43,9 @@ def test_estimate_solves_the_normal_equations():
 
 
 @pytest.mark.parametrize("shape", [(12, 30), (30, 12)])
-def test_rows_duplicated_change_nothing(shape):
+def test_duplicated_rows_change_nothing(shape):
     s = setting(1, n=shape[0], p=shape[1])
-    twice = Rows(s.X, np.eye(s.n))  # every sample once more, with its own label and noise
+    twice = Rows(s.X, np.eye(s.n))  # every sample twice, with the same label and noise
     once = ridge_error(s.X, s.beta, s.lam, s.sigma)
     got = ridge_error(s.X, s.beta, s.lam, s.sigma, added=twice, fixed_penalty=False)
     np.testing.assert_allclose([got.bias, got.variance], [once.bias, once.variance], rtol=1e-8)
@@ -61,7 +60,7 @@ def test_rotated_data_change_nothing(shape):
 
 
 @pytest.mark.parametrize("added", [False, True])
-def test_no_penalty_is_the_minimum_norm(added):
+def test_without_a_penalty_it_is_the_minimum_norm(added):
     s = setting(3, n=12, p=30)
     rows = any_rows(3, s) if added else None
     got, limit = ridge_error(s.X, s.beta, 1e-12, s.sigma, added=rows), minnorm_error(s.X, s.beta, s.sigma, added=rows)
@@ -69,7 +68,7 @@ def test_no_penalty_is_the_minimum_norm(added):
 
 
 def test_one_sample_by_hand():
-    # X = (1, 0), beta = (1, 1), penalty 1/2: the first entry shrinks to 2/3, of the second nothing is known.
+    # X = (1, 0), beta = (1, 1), penalty 1/2: the first entry shrinks to 2/3, the second is unknown.
     got = ridge_error(np.array([[1.0, 0.0]]), np.ones(2), 0.5, 3.0)
     assert got.bias == pytest.approx((1 / 3) ** 2 + 1)
     assert got.variance == pytest.approx(9 * (2 / 3) ** 2)
@@ -77,7 +76,7 @@ def test_one_sample_by_hand():
     assert got - Error(1.0, 2.0) == Error(got.bias - 1, got.variance - 2)
 
 
-def test_inverse_update_is_a_fresh_inverse():
+def test_inverse_update_equals_a_new_inverse():
     for case in range(50):
         g = rng.generator(case, "update")
         d = int(g.integers(1, 9))
@@ -106,10 +105,10 @@ def test_inverse_update_is_a_fresh_inverse():
         ({"added": Rows(np.ones((1, 4)), np.ones((1, 2)))}, r"must have \[3, 2\] columns .* got \[4, 2\]"),
     ],
 )
-def test_bad_input_is_named(changed, message):
-    given = {"X": np.eye(2, 3), "beta": np.ones(3), "lam": 0.1, "sigma": 0.1, **changed}
+def test_invalid_input_is_refused_by_name(changed, message):
+    arguments = {"X": np.eye(2, 3), "beta": np.ones(3), "lam": 0.1, "sigma": 0.1, **changed}
     with pytest.raises(ValueError, match=message):
-        ridge_error(**given)
+        ridge_error(**arguments)
 
 
 @pytest.mark.usefixtures("unchecked")

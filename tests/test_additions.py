@@ -1,4 +1,4 @@
-"""The additions that CONTRIBUTING shows take as many edits as it says, and work."""
+"""The additions in CONTRIBUTING need the number of edits that it states, and they work."""
 
 import os
 import re
@@ -56,7 +56,7 @@ def additions() -> dict[str, list[tuple[str, str, str]]]:
 
 
 def edit(path: Path, table: str, code: str) -> None:
-    """Make an edit: append code to a module, or put a line into a literal and its imports before the others."""
+    """Make an edit: append code to a module, or insert a line into a literal, and its imports before the others."""
     text = path.read_text(encoding="utf-8") if path.exists() else '"""New."""\n'
     if not table:
         path.write_text(f"{text}\n\n{code}", encoding="utf-8")
@@ -71,7 +71,7 @@ def edit(path: Path, table: str, code: str) -> None:
     path.write_text(text[:first] + "".join(f"{line}\n" for line in imports) + text[first:], encoding="utf-8")
 
 
-def test_each_addition_takes_as_many_edits_as_the_page_says():
+def test_each_addition_needs_the_stated_number_of_edits():
     assert {name: len(edits) for name, edits in additions().items()} == EDITS
 
 

@@ -9,7 +9,7 @@ ROOT = Path(outspan.__file__).parent
 ALLOWED = 8
 _CLASSES = {"InMemory", "Files", "Documents", "Encoded", "Passages", "PadTokens"}
 _FLAGS = {"is_croppable"}  # attributes that differ between images and texts
-_PATH_TESTS = {"is_text", "is_table", "has_images"}  # functions that tell from a path whether it holds images or texts
+_PATH_TESTS = {"is_text", "is_table", "has_images"}  # functions that return whether a path contains images or texts
 _NOUNS = {"images", "texts"}
 _AXES = {1, 2, 3}  # of a text [T] and of an image [C, H, W]; a batch of images has 4
 _PER_CHANNEL = {"mean", "std"}  # these have 1 or 3 values, one per channel
@@ -36,7 +36,7 @@ def _literals(node: ast.AST) -> set[object]:
 
 
 def _compares_data(node: ast.Compare) -> bool:
-    """Return whether a comparison asks for the noun, or for the number of axes of a sample."""
+    """Return whether a comparison tests the noun, or the number of axes of a sample."""
     sides = [node.left, *node.comparators]
     if any(_literals(side) & _NOUNS for side in sides):
         return True
@@ -64,7 +64,7 @@ def _conditions(node: ast.AST) -> list[ast.expr]:
 
 
 def _tests_data(condition: ast.expr) -> bool:
-    """Return whether a condition is the shape itself, which is empty for texts, or the answer of a test of a path."""
+    """Return whether a condition is the shape itself, which is empty for texts, or the result of a path test."""
     if isinstance(condition, ast.Call):
         called = condition.func.attr if isinstance(condition.func, ast.Attribute) else getattr(condition.func, "id", "")
         return called.lstrip("_").replace("holds", "is") in _PATH_TESTS
@@ -74,7 +74,7 @@ def _tests_data(condition: ast.expr) -> bool:
 
 
 def branches(source: str) -> list[int]:
-    """Return the lines of a module that ask whether data is images or texts, in memory or in files."""
+    """Return the lines of a module that test whether data is images or texts, in memory or in files."""
     lines = []
     for node in ast.walk(ast.parse(source)):
         is_check = isinstance(node, ast.Call) and _names(node.func) == {"isinstance"} and _names(node.args[1]) & _CLASSES
@@ -93,15 +93,15 @@ def test_few_branches_depend_on_the_type_of_data():
     assert not inside, f"branches on the type of data that neither read files nor choose defaults: {', '.join(inside)}"
 
 
-def test_such_a_branch_is_seen():
+def test_branches_on_the_type_of_data_are_detected():
     for line in (
         "if isinstance(split, Documents): pass",
         "isinstance(split, (int, Files))",
         "isinstance(split, text.Passages | int)",
         "if run.noun != data.noun: pass",
         "a if noun_of(name) == other else b",
-        "if kind == 'texts': pass",
-        "if kind in ('images', 'other'): pass",
+        "if name == 'texts': pass",
+        "if name in ('images', 'other'): pass",
         "if data.train.is_croppable: pass",
         "len(run.shape) == 3",
         "if len(shape) > 1: pass",
@@ -119,7 +119,7 @@ def test_such_a_branch_is_seen():
         assert branches(f"\n{line}\n") == [2], line
 
 
-def test_tables_and_messages_are_no_branches():
+def test_tables_and_messages_are_not_counted_as_branches():
     for line in (
         "table = {'images': 1, 'texts': 2}[noun_of(name)]",
         "print(f'{len(split)} {split.noun}')",

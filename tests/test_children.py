@@ -1,4 +1,4 @@
-"""A child ends with its parent, also while it still imports."""
+"""A child process ends when its parent ends, even if the child still imports modules."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 SLOW = """
 import os, time
 (lambda path: open(path, "w").close())(os.environ["IMPORTING"])
-time.sleep(3600)  # as an import of something heavy that does not end
+time.sleep(3600)  # an import that does not end
 def task():
     pass
 """
@@ -44,5 +44,5 @@ def test_a_child_that_still_imports_ends_with_its_parent(method, tmp_path):
     while not importing.exists():
         assert parent.poll() is None
     parent.send_signal(signal.SIGKILL)
-    # Its output ends when all that inherited it have ended, the child among them; the time guards against a hang.
+    # The output ends when all processes that inherited it have ended, including the child. The time limit detects a hang.
     assert parent.communicate(timeout=600) == ("", None)

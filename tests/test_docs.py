@@ -1,4 +1,4 @@
-"""The loops that the documentation shows, run as they stand there."""
+"""The training loops of the documentation run unchanged."""
 
 import os
 import re
@@ -15,7 +15,7 @@ CPU_ONLY = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_
 IN_TURN = """
 import os, runpy, sys
 for file in sys.argv[1:]:
-    if "distributed" in file:  # what torchrun sets for a single process
+    if "distributed" in file:  # variables that torchrun sets for a single process
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     runpy.run_path(file, run_name="__main__")
 """
@@ -37,14 +37,14 @@ def accuracies(folder: Path, *command: str | Path) -> list[float]:
 
 
 @pytest.mark.slow
-def test_the_loops_of_the_page_learn(tmp_path):
-    """All in one process, which imports torch once; there the distributed loop has a single rank."""
+def test_the_loops_of_the_documentation_learn(tmp_path):
+    """All loops run in one process, which imports torch once. There the distributed loop has a single rank."""
     (tmp_path / "in_turn.py").write_text(IN_TURN)
     files = write_loops(tmp_path)
     order = [files[name] for name in ("plain", "accelerate", "lightning", "distributed")]
     results = accuracies(tmp_path, "in_turn.py", *order)
     assert len(results) == 4
-    assert min(results) > 0.6  # in two epochs of 5,000 digits; chance is 0.1
+    assert min(results) > 0.6  # after two epochs of 5,000 digits; chance is 0.1
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Files are whole or not there, and stay so after a power failure."""
+"""Files are complete or absent, also after a power failure."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def test_the_file_is_synced_before_its_rename_and_the_folder_after(tmp_path, mon
 
 
 def test_a_folder_that_cannot_be_synced_does_not_fail_the_write(tmp_path, monkeypatch):
-    """As on some network file systems; a disk that fails is said."""
+    """Some network file systems cannot sync a folder. Other errors of the disk are raised."""
     fsync, number = os.fsync, errno.EINVAL
 
     def refuse(handle):
@@ -48,10 +48,10 @@ def test_a_folder_that_cannot_be_synced_does_not_fail_the_write(tmp_path, monkey
         write_whole(tmp_path / "a.txt", lambda partial: partial.write_text("more"))
 
 
-def test_what_a_kill_left_is_removed(tmp_path):
+def test_partial_files_of_killed_writes_are_removed(tmp_path):
     def kill(partial):
         partial.write_text("a part")
-        os.rename(partial, tmp_path / ".a.txt.123.partial")  # as another process would have left it
+        os.rename(partial, tmp_path / ".a.txt.123.partial")  # the partial file of another process
         raise KeyboardInterrupt
 
     (tmp_path / "b.txt").write_text("b")
@@ -62,7 +62,7 @@ def test_what_a_kill_left_is_removed(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["b.txt"]
 
 
-def test_commit_is_that_of_the_clone_or_the_variable(tmp_path, monkeypatch):
+def test_the_commit_comes_from_the_clone_or_the_variable(tmp_path, monkeypatch):
     monkeypatch.delenv("COMMIT", raising=False)
     git = ("git", "-c", "user.name=x", "-c", "user.email=x", "-C", str(tmp_path))
     subprocess.run([*git, "init", "-q"], check=True)
@@ -71,13 +71,13 @@ def test_commit_is_that_of_the_clone_or_the_variable(tmp_path, monkeypatch):
     log = subprocess.run([*git, "log", "--format=%H"], check=True, capture_output=True, text=True)
     assert files.commit() == log.stdout.strip() != ""
     (tmp_path / "inside").mkdir()
-    monkeypatch.setattr(files, "HOME", tmp_path / "inside")  # installed inside the clone of another project
+    monkeypatch.setattr(files, "HOME", tmp_path / "inside")  # the package is installed inside the clone of another project
     assert files.commit() == ""
     monkeypatch.setenv("COMMIT", "abc")
     assert files.commit() == "abc"
 
 
-def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+def test_a_tilde_expands_to_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     images, labels = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2

@@ -62,7 +62,7 @@ def forbidden(source: str, own: str) -> list[str]:
 
 
 def cycles(imports: Mapping[str, set[str]]) -> set[frozenset[str]]:
-    """Return the sets of parts that import one another, directly or through others."""
+    """Return the sets of parts that import each other, directly or through others."""
     reached = {part: set(others) for part, others in imports.items()}
     for middle in reached:
         for others in reached.values():
@@ -108,8 +108,8 @@ def test_modules_have_no_import_cycles():
         *parents, name = ("outspan", *path.relative_to(ROOT).with_suffix("").parts)
         paths[".".join(parents if name == "__init__" else [*parents, name])] = path
     imports = {module: imported_modules(path.read_text(), paths) - {module} for module, path in paths.items()}
-    found = {frozenset(module.split(".")[1] for module in cycle) for cycle in cycles(imports)}
-    assert found <= {frozenset({"transforms"})}  # a backend is imported when it is first used
+    packages = {frozenset(module.split(".")[1] for module in cycle) for cycle in cycles(imports)}
+    assert packages <= {frozenset({"transforms"})}  # a backend is imported when it is first used
 
 
 def imported_modules(source: str, known: Collection[str]) -> set[str]:
@@ -144,7 +144,7 @@ finally:
     assert "gallery" in out
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_can_be_imported():
     for name in outspan.__all__:
         assert getattr(outspan, name) is not None
     assert set(outspan.__all__) <= set(dir(outspan))

@@ -35,7 +35,7 @@ def test_names_of_a_package_do_not_differ_by_case_only():
     assert {str(package): groups for package, group in names.items() if (groups := differ_by_case(group))} == {}
 
 
-def test_such_names_are_seen():
+def test_names_that_differ_by_case_only_are_detected():
     source = "SCALE: float = 1.0\nA, B = 1, 2\n\n\ndef scale():\n    c = 3\n\n\nclass Scale:\n    a = 1\n"
     assert sorted(defined_names(source)) == ["A", "B", "SCALE", "Scale", "scale"]
     assert differ_by_case(defined_names(source)) == [{"SCALE", "scale", "Scale"}]

@@ -1,4 +1,4 @@
-"""What the pages print is what the code computes: formulas are read from the page and evaluated."""
+"""The documentation agrees with the code: formulas are read from a page and evaluated."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ from outspan.transforms.table import TRANSFORMS
 
 DOCS = Path(__file__).parent.parent / "docs"
 MINUS = "\N{MINUS SIGN}"
-# What the theory's page writes, and what it is in Python.
+# Symbols of the page on the theory, and the same in Python.
 SYMBOLS = {
     "⟨z,β⟩": "zb", "‖Xβ‖²": "signal", "‖X‖²": "size", "‖z‖²": "zz", "‖a‖²": "aa", "σ²": "noise", "γ²": "gamma2", "Dᵢ": "D",
     "bᵢ": "b", "λ": "lam", "n": "n", "r": "r", "Σᵢ": "total", "[": "(", "]": ")", "(": "(", ")": ")", "+": "+", "/": "/",
@@ -29,7 +29,7 @@ SYMBOLS = {
 
 
 def evaluate(formula: str, **values: Any) -> float:
-    """Return the value of a formula as the page writes it: factors stand side by side, Σᵢ is of all factors after it."""
+    """Return the value of a formula of the page. Neighbouring factors are multiplied, and Σᵢ sums all factors after it."""
     text = re.sub(r"\s", "", formula)
     symbols = re.findall("|".join(map(re.escape, sorted(SYMBOLS, key=len, reverse=True))), text)
     assert "".join(symbols) == text  # every character is a known symbol
@@ -46,7 +46,7 @@ def evaluate(formula: str, **values: Any) -> float:
 
 
 def blocks(page: str) -> list[str]:
-    """Return the formulas that stand in blocks of their own, without what follows the comma."""
+    """Return the formulas in separate blocks, without the text after the comma."""
     paragraphs = re.findall(r"(?m)(?:^    .*\n)+", (DOCS / page).read_text(encoding="utf-8"))
     return [re.split(r",\s|,$|\.$", block.strip())[0] for block in paragraphs]
 
@@ -57,7 +57,7 @@ def formula(begins: str) -> str:
 
 
 def sample(case: int, n: int, p: int, sigma: float) -> tuple[Setting, Rows, dict[str, Any]]:
-    """Return a setting, what a label-invariant transform of its first sample adds, and the values of the page's letters."""
+    """Return a setting, the rows that a label-invariant transform of its first sample adds, and the values of the letters."""
     g = rng.generator(case, "pages")
     s = Setting(g.standard_normal((n, p)), g.standard_normal(p), float(g.uniform(0.05, 1)), sigma)
     row = projected(s.X, transformed(s.X, rotation(s.beta, float(g.uniform(0.5, 3)), g), 0))
@@ -68,7 +68,7 @@ def sample(case: int, n: int, p: int, sigma: float) -> tuple[Setting, Rows, dict
 
 
 @pytest.mark.parametrize(("begins", "fixed_penalty"), [("⟨z,β⟩² (2nλ", True), ("⟨z,β⟩² (2(n+1)λ", False)])
-def test_the_gain_of_a_label_invariant_sample_is_what_the_page_prints(begins, fixed_penalty):
+def test_the_documented_gain_of_a_label_invariant_sample(begins, fixed_penalty):
     for case, (n, p, sigma) in enumerate([(6, 12, 0.8), (1, 3, 0.0), (20, 30, 2.0), (3, 40, 0.1), (6, 12, 3.0)]):
         s, row, letters = sample(case, n, p, sigma)
         printed = evaluate(formula(begins), **letters)
@@ -84,19 +84,19 @@ def test_the_gain_of_a_label_invariant_sample_is_what_the_page_prints(begins, fi
         assert abs(draws.mean() - printed) <= 5 * draws.std() / len(draws) ** 0.5 + 1e-12
 
 
-def test_the_bound_of_mixup_is_the_one_that_the_page_prints():
+def test_the_documented_bound_of_mixup():
     g = rng.generator(0, "mixup")
     X = centred(20, 5, 1.0, g)
     gamma = float(np.linalg.norm(X, axis=1).max())
     s = Setting(X, g.standard_normal(5), 0.9, 0.3)
-    letters = {"n": 20, "lam": 0.9, "gamma2": gamma**2, "noise": 0.3**2, "r": 2 / 3}  # r of a uniform α
+    letters = {"n": 20, "lam": 0.9, "gamma2": gamma**2, "noise": 0.3**2, "r": 2 / 3}  # r for a uniform α
     letters |= {"signal": float(np.sum((X @ s.beta) ** 2)), "size": float(np.sum(X**2))}
     printed = evaluate(formula("E gain ≥").removeprefix("E gain ≥").rstrip("."), **letters)
     assert printed == pytest.approx(mixup.theorem_2(s, gamma).repaired, rel=1e-9)
     assert sum(mixup.mixup_gain(s)) >= printed
 
 
-def test_the_minimum_norm_gains_are_what_the_page_prints():
+def test_the_documented_gains_of_the_minimum_norm():
     page = " ".join((DOCS / "theory.md").read_text(encoding="utf-8").split())
     bias, variance = re.findall(r"sample lowers the bias by (\S+) and raises the variance by (\S+)\. ", page)[0]
     for case in range(5):
@@ -114,7 +114,7 @@ def defaults_of(page: str) -> list[tuple[str, str]]:
 
 def test_the_tables_of_recipe_keys_have_every_key_and_its_default():
     images, texts = defaults_of("training.md"), dict(defaults_of("text.md"))
-    assert sorted(key for key, _ in images) == sorted(KEYS)  # each once
+    assert sorted(key for key, _ in images) == sorted(KEYS)  # every key exactly once
     for key, text in images:
         assert type(getattr(Recipe(), key))(text) == getattr(Recipe(), key), key
     assert DEFAULTS["texts"].keys() <= texts.keys()
@@ -134,7 +134,7 @@ def test_links_between_pages_exist():
                 assert anchor in anchors, f"{page.name}: {file}#{anchor}"
 
 
-def test_the_ends_of_pba_are_what_the_page_says(tmp_path):
+def test_the_documented_ends_of_pba(tmp_path):
     page = " ".join((DOCS / "policies.md").read_text(encoding="utf-8").split())
     assert "The magnitudes are those of the authors, down to posterizing to 0 bits" in page
     assert "the square of cutout is at most half of the side" in page

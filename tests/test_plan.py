@@ -1,4 +1,4 @@
-"""Plans: built by name, printed, stored, indexed, put together, and refused."""
+"""Plans: built by name, printed, stored, indexed, joined, and refused."""
 
 import json
 from contextlib import suppress
@@ -14,7 +14,7 @@ from conftest import make_images, seeds
 from outspan import TRANSFORMS, Plan, apply, rng, uniform
 
 
-def drawn(seed: int, *, images: int = 4, candidates: int = 2, depth: int = 3) -> Plan:
+def draw_plan(seed: int, *, images: int = 4, candidates: int = 2, depth: int = 3) -> Plan:
     propose = uniform(depth, transforms=tuple(TRANSFORMS), probability=0.7)
     return propose(images, rng=rng.generator(seed, "plan"), candidates=candidates)
 
@@ -38,7 +38,7 @@ def test_of_reads_names_levels_places_and_partners():
     assert len(plan) == 2
 
 
-def test_prints_what_it_does():
+def test_a_plan_prints_its_steps():
     plan = Plan.of(
         [["mixup", "cutout"], []],
         levels=[[0.25, 0.5], []],
@@ -51,12 +51,12 @@ def test_prints_what_it_does():
         "  0: image 0, mixup 0.25 with row 1, cutout 0.5 at (0.25, 0.75, 0.00, 0.00)",
         "  1: image 1",
     ]
-    assert str(drawn(0, images=9)).endswith("…")
+    assert str(draw_plan(0, images=9)).endswith("…")
 
 
 @given(seed=seeds, images=st.integers(0, 4), depth=st.integers(0, 3))
 def test_json_keeps_every_bit(seed, images, depth):
-    plan = drawn(seed, images=images, depth=depth)
+    plan = draw_plan(seed, images=images, depth=depth)
     again = Plan.from_json(plan.to_json())
     assert same(again, plan) or not plan.ops.numel()
     pixels = make_images(seed, images, 3, 5, 7)
@@ -64,14 +64,14 @@ def test_json_keeps_every_bit(seed, images, depth):
 
 
 @given(seed=seeds, rows=st.lists(st.integers(-8, 7), max_size=6))
-def test_indexing_is_indexing_the_result(seed, rows):
-    plan, pixels = drawn(seed), make_images(seed, 4, 3, 8, 9)
+def test_indexing_a_plan_indexes_its_result(seed, rows):
+    plan, pixels = draw_plan(seed), make_images(seed, 4, 3, 8, 9)
     assert torch.equal(apply(pixels, plan[rows]), apply(pixels, plan)[rows])
     assert torch.equal(apply(pixels, plan[1:5][[3, 0]]), apply(pixels, plan)[1:5][[3, 0]])
 
 
-def test_indexing_takes_numbers_slices_and_masks():
-    plan, pixels = drawn(3), make_images(3, 4, 3, 8, 9)
+def test_indexing_accepts_numbers_slices_and_masks():
+    plan, pixels = draw_plan(3), make_images(3, 4, 3, 8, 9)
     whole = apply(pixels, plan)
     mask = torch.arange(8) % 3 == 0
     assert torch.equal(apply(pixels, plan[5]), whole[5:6])
@@ -81,7 +81,7 @@ def test_indexing_takes_numbers_slices_and_masks():
         plan[8]
 
 
-def test_indexing_keeps_only_what_is_needed():
+def test_indexing_keeps_only_needed_rows():
     ring = Plan.of([["invert", "mixup"]] * 5, levels=[[0, 0.5]] * 5, partners=[[-1, (i + 1) % 5] for i in range(5)])
     one = ring[0]
     assert one.source.tolist() == [0, 1]  # the partner's own partner is not needed: it mixes at the same step
@@ -89,9 +89,9 @@ def test_indexing_keeps_only_what_is_needed():
 
 
 @given(seed=seeds)
-def test_cat_is_cat_of_the_results(seed):
+def test_joining_plans_joins_their_results(seed):
     pixels = make_images(seed, 4, 3, 8, 9)
-    plans = [drawn(seed), drawn(seed + 1, depth=1)[[2, 0]], Plan.of([["invert"]], source=[3])]
+    plans = [draw_plan(seed), draw_plan(seed + 1, depth=1)[[2, 0]], Plan.of([["invert"]], source=[3])]
     expected = torch.cat([apply(pixels, plan) for plan in plans])
     assert torch.equal(apply(pixels, Plan.cat(plans)), expected)
 
@@ -110,14 +110,14 @@ def test_cat_is_cat_of_the_results(seed):
         ({"out": torch.tensor([2])}, r"out must lie in \[0, 1\]"),
     ],
 )
-def test_refuses_what_does_not_fit(change, message, unchecked):
+def test_inconsistent_plans_are_refused(change, message, unchecked):
     plan = Plan.of([["invert"], ["invert"]])
     fields = {name: getattr(plan, name) for name in ("ops", "levels", "places", "partners", "source", "out")}
     with pytest.raises(ValueError, match=message):
         Plan(plan.names, **{**fields, **change})
 
 
-def test_of_refuses_levels_of_another_shape():
+def test_levels_of_another_shape_are_refused():
     with pytest.raises(ValueError, match=r"levels must have one entry per step, \[2, 0\], got \[1, 0\]"):
         Plan.of([["invert", "blur"], []], levels=[[0.0], []])
     with pytest.raises(ValueError, match="at least one plan"):
@@ -148,7 +148,7 @@ GOOD = json.loads(Plan.of([["rotate"]], levels=[[0.5]]).to_json())
         json.dumps({**GOOD, "out": [5]}),
     ],
 )
-def test_json_of_anything_else_is_a_value_error(text, unchecked):
+def test_invalid_json_raises_a_value_error(text, unchecked):
     with pytest.raises(ValueError):  # noqa: PT011
         Plan.from_json(text)
 
@@ -156,8 +156,8 @@ def test_json_of_anything_else_is_a_value_error(text, unchecked):
 @given(
     st.recursive(st.none() | st.integers() | st.floats() | st.text(max_size=3), lambda s: st.lists(s, max_size=3), max_leaves=6)
 )
-def test_json_fields_of_any_kind_are_value_errors_or_plans(value):
-    jaxtyping.config.update("jaxtyping_disable", True)  # a fixture would not be set up anew for every example
+def test_json_with_any_field_gives_a_plan_or_a_value_error(value):
+    jaxtyping.config.update("jaxtyping_disable", True)  # a fixture would not run again for every example
     try:
         for field in GOOD:
             with suppress(ValueError):
@@ -166,8 +166,8 @@ def test_json_fields_of_any_kind_are_value_errors_or_plans(value):
         jaxtyping.config.update("jaxtyping_disable", False)
 
 
-def test_indexing_takes_numpy_and_lists_of_booleans():
-    plan, pixels = drawn(3), make_images(3, 4, 3, 8, 9)
+def test_indexing_accepts_numpy_arrays_and_lists_of_booleans():
+    plan, pixels = draw_plan(3), make_images(3, 4, 3, 8, 9)
     whole, mask = apply(pixels, plan), np.arange(8) % 3 == 1
     for rows in (mask, mask.tolist(), torch.from_numpy(mask)):
         assert torch.equal(apply(pixels, plan[rows]), whole[torch.from_numpy(mask)])
@@ -188,6 +188,6 @@ def test_indexing_takes_numpy_and_lists_of_booleans():
         (lambda: Plan.from_json(json.dumps({**GOOD, "ops": [[0.9]]})), "ops must be .*whole numbers only"),
     ],
 )
-def test_slips_are_refused(call, message, unchecked):
+def test_common_mistakes_are_refused(call, message, unchecked):
     with pytest.raises(ValueError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""The suite itself: shapes are checked while it runs."""
+"""The test suite checks shapes at run time."""
 
 import jaxtyping
 import pytest
@@ -7,7 +7,7 @@ import torch
 from outspan.transforms import color
 
 
-def test_a_wrong_shape_or_type_is_seen():
+def test_a_wrong_shape_or_type_is_detected():
     with pytest.raises(jaxtyping.TypeCheckError):
         color.invert(torch.zeros(1, 3, 4, 4))
     with pytest.raises(jaxtyping.TypeCheckError):

@@ -50,7 +50,7 @@ def test_few_signatures_have_untyped_dictionaries():
     assert sum(counts.values()) <= UNTYPED, {name: count for name, count in counts.items() if count}
 
 
-def test_what_is_counted():
+def test_only_the_body_of_a_function_is_counted():
     [function] = ast.parse('@cache\ndef f(\n    a: int,\n) -> None:\n    """Doc."""\n    b = a\n\n    print(b)\n').body
     assert isinstance(function, ast.FunctionDef)
     assert body_lines(function) == 3
@@ -73,7 +73,7 @@ def test_what_is_counted():
         ("Mapping[str, Callable[..., Any]]", 0),
     ],
 )
-def test_which_dictionaries_are_untyped(annotation, count):
+def test_untyped_dictionaries_are_counted(annotation, count):
     [function] = ast.parse(f"def f(a: {annotation}): ...").body
     assert isinstance(function, ast.FunctionDef)
     assert untyped(function) == count

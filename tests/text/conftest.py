@@ -9,7 +9,7 @@ from reviews import make_reviews
 
 @pytest.fixture(scope="session")
 def tokenizer(tiny_model):
-    """Its tokenizer."""
+    """Return the tokenizer of the tiny BERT."""
     from outspan.text.models import load_tokenizer
 
     return load_tokenizer(str(tiny_model))
@@ -17,18 +17,18 @@ def tokenizer(tiny_model):
 
 @pytest.fixture
 def corpus(tmp_path):
-    """A folder of 40 and 20 reviews as JSONL."""
+    """Return a folder with 40 reviews for training and 20 for testing, as JSONL."""
     folder = tmp_path / "reviews"
     folder.mkdir()
-    for kind, count, seed in (("train", 40, 0), ("test", 20, 1)):
+    for split, count, seed in (("train", 40, 0), ("test", 20, 1)):
         rows = [{"text": text, "label": label} for text, label in make_reviews(count, seed)]
-        (folder / f"{kind}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
 
 @pytest.fixture
 def cache(tmp_path):
-    """A cache in which every sentence of the reviews comes back reversed."""
+    """Return a cache of back-translations in which the words of every sentence are reversed."""
     from outspan.text.segments import sentences
 
     path = tmp_path / "cache.jsonl"

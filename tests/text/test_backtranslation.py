@@ -1,4 +1,4 @@
-"""Back-translation: a cache that resumes and loses nothing, engines that die, and an Apertium that is really there."""
+"""Back-translation: the cache after interruptions, engines that fail, and Apertium if it is installed."""
 
 import json
 import os
@@ -20,27 +20,27 @@ TEXTS = [f"sentence {i}." for i in range(1000)]
 
 
 class Upper:
-    """Translates by shouting, and breaks after so many sentences."""
+    """An engine that returns upper case, and fails after a number of sentences."""
 
     def __init__(self, breaks_after: int = 10**9) -> None:
         self.left = breaks_after
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def __call__(self, sentences):
         for sentence in sentences:
             if not self.left:
                 raise RuntimeError("the engine broke")
             self.left -= 1
-            self.asked.append(sentence)
+            self.requests.append(sentence)
             yield None if sentence == "sentence 3." else sentence.upper()
 
     def close(self) -> None:
-        """Nothing."""
+        """Nothing is open."""
 
 
 @pytest.fixture
 def engine(monkeypatch):
-    """Put an engine of ours in Apertium's place."""
+    """Return a function that replaces Apertium by another engine."""
 
     def use(made):
         monkeypatch.setattr(module, "ENGINES", {"apertium": lambda pair: made})
@@ -54,20 +54,20 @@ def test_a_crash_loses_no_finished_sentence(engine, tmp_path):
     engine(Upper(breaks_after=450))
     with pytest.raises(RuntimeError, match="the engine broke"):
         backtranslate(TEXTS, path)
-    assert len(read_cache(path)) == 400  # what was written by then
+    assert len(read_cache(path)) == 400  # the sentences before the failure
     with open(path, "ab") as file:
-        file.write(b'{"text": "torn')  # as a kill inside a write leaves it
+        file.write(b'{"text": "torn')  # a kill during a write leaves a part of a line
     again = engine(Upper())
     assert backtranslate([*TEXTS, *TEXTS], path) == (1000, 1)
-    assert again.asked == [TEXTS[3], *TEXTS[400:]]  # the others are not done again, but what failed is tried
-    found = read_cache(path)
-    assert found == {text: None if text == "sentence 3." else text.upper() for text in TEXTS}
+    assert again.requests == [TEXTS[3], *TEXTS[400:]]  # finished sentences are not repeated, failed ones are
+    stored = read_cache(path)
+    assert stored == {text: None if text == "sentence 3." else text.upper() for text in TEXTS}
     unused = engine(Upper())
     assert backtranslate(TEXTS[4:], path) == (1000, 1)
-    assert not unused.asked
+    assert not unused.requests
 
 
-def test_it_stops_when_asked_and_goes_on(engine, tmp_path):
+def test_an_interrupted_translation_resumes(engine, tmp_path):
     engine(Upper())
     seen = []
     backtranslate(TEXTS, tmp_path / "c", on_batch=lambda done, total: seen.append((done, total)) or done >= 600)
@@ -75,7 +75,7 @@ def test_it_stops_when_asked_and_goes_on(engine, tmp_path):
     assert backtranslate(TEXTS, tmp_path / "c")[0] == 1000
 
 
-def test_what_failed_is_tried_again(engine, tmp_path):
+def test_failed_sentences_are_tried_again(engine, tmp_path):
     path = tmp_path / "cache.jsonl"
     path.write_text('{"engine": "apertium", "pair": "eng-spa"}\n{"text": "sentence 1.", "back": null}\n')
     engine(Upper())
@@ -83,7 +83,7 @@ def test_what_failed_is_tried_again(engine, tmp_path):
     assert read_cache(path) == {"sentence 0.": "SENTENCE 0.", "sentence 1.": "SENTENCE 1."}
 
 
-def test_an_engine_that_is_refused_leaves_nothing_behind(tmp_path):
+def test_an_invalid_engine_leaves_no_files(tmp_path):
     path = tmp_path / "cache.jsonl"
     with pytest.raises(ValueError, match="is not installed"):
         backtranslate(TEXTS, path, pair="xxx-yyy")
@@ -91,7 +91,7 @@ def test_an_engine_that_is_refused_leaves_nothing_behind(tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, 7, 41])
-def test_a_first_line_that_a_kill_tore_off_is_written_again(size, engine, tmp_path):
+def test_an_incomplete_first_line_is_written_again(size, engine, tmp_path):
     path = tmp_path / "cache.jsonl"
     path.write_text('{"engine": "apertium", "pair": "eng-spa"}'[:size])
     engine(Upper())
@@ -109,7 +109,7 @@ def test_a_first_line_that_a_kill_tore_off_is_written_again(size, engine, tmp_pa
         ('{"engine": "apertium", "pair": "eng-spa"}\n{"text": 3}\n', "line 2: not a cache"),
     ],
 )
-def test_another_file_is_refused_and_left_alone(content, message, engine, tmp_path):
+def test_a_file_that_is_not_a_cache_is_refused_and_unchanged(content, message, engine, tmp_path):
     engine(Upper())
     path = tmp_path / "cache.jsonl"
     path.write_text(content)
@@ -118,7 +118,7 @@ def test_another_file_is_refused_and_left_alone(content, message, engine, tmp_pa
     assert path.read_text() == content
 
 
-def test_what_is_not_there_is_said_with_how_to_get_it(tmp_path, monkeypatch):
+def test_missing_programs_and_models_are_named_with_how_to_get_them(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"Apertium for xxx-yyy is not installed .*apt-get install .* apertium-xxx-yyy"):
         open_engine("apertium", "xxx-yyy")
     with pytest.raises(ValueError, match="unknown engine 'apertum', did you mean 'apertium'"):
@@ -132,8 +132,8 @@ def test_what_is_not_there_is_said_with_how_to_get_it(tmp_path, monkeypatch):
         read_cache(tmp_path / "none.jsonl")
 
 
-@pytest.mark.filterwarnings("ignore")  # the library's own
-def test_marian_translates_there_and_back_through_local_folders(tmp_path):
+@pytest.mark.filterwarnings("ignore")  # warnings of transformers
+def test_marian_translates_with_models_in_local_folders(tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import MarianConfig, MarianMTModel, PreTrainedTokenizerFast
 
@@ -152,9 +152,9 @@ def test_marian_translates_there_and_back_through_local_folders(tmp_path):
         fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")  # noqa: S106
         fast.save_pretrained(tmp_path / name)
     engine = open_engine("marian", f"{tmp_path / 'there'},{tmp_path / 'back'}")
-    found = list(engine(["good film", "bad"] * 40))
-    assert len(found) == 80
-    assert found[:2] == found[2:4]  # the same sentence, the same answer
+    translations = list(engine(["good film", "bad"] * 40))
+    assert len(translations) == 80
+    assert translations[:2] == translations[2:4]  # equal sentences have equal translations
     for path in (tmp_path / "back").glob("*.safetensors"):
         path.rename(path.with_name("pytorch_model.bin"))
     with pytest.raises(ValueError, match="a pickle"):
@@ -162,7 +162,7 @@ def test_marian_translates_there_and_back_through_local_folders(tmp_path):
 
 
 @installed
-def test_apertium_answers_each_sentence_whatever_is_in_it():
+def test_apertium_translates_sentences_with_special_characters():
     odd = [
         "A good film.",
         "[1] {x} ^a$ \\ / @ <b>&amp;</b>",
@@ -174,32 +174,32 @@ def test_apertium_answers_each_sentence_whatever_is_in_it():
     ]
     engine = Apertium("eng-spa")
     try:
-        found = list(engine(odd))
-        assert found[0] == "A good film."
-        assert all(found)
-        assert list(engine(odd[:1])) == found[:1]  # it is still there for the next
+        translations = list(engine(odd))
+        assert translations[0] == "A good film."
+        assert all(translations)
+        assert list(engine(odd[:1])) == translations[:1]  # the engine is still running
     finally:
         engine.close()
     assert not engine.processes
 
 
 @installed
-def test_a_pipeline_that_is_killed_is_started_again():
+def test_a_killed_pipeline_is_restarted():
     texts = list(dict.fromkeys(one for text, _ in make_reviews(60) for one in sentences(text)))
     engine = Apertium("eng-spa")
     try:
         whole = list(engine(texts))
-        found = []
+        translations = []
         for answer in engine(texts):
-            found.append(answer)
-            if len(found) == 20:
+            translations.append(answer)
+            if len(translations) == 20:
                 os.killpg(engine.processes[1].pid, signal.SIGKILL)
-        assert found == whole
+        assert translations == whole
     finally:
         engine.close()
 
 
-def test_a_sentence_that_kills_the_engine_is_passed_over(monkeypatch):
+def test_a_sentence_that_kills_the_engine_is_skipped(monkeypatch):
     engine = Apertium.__new__(Apertium)
     engine.processes = []
 
@@ -214,13 +214,13 @@ def test_a_sentence_that_kills_the_engine_is_passed_over(monkeypatch):
     assert list(engine(texts)) == [None if text == "deadly" else text.upper() for text in texts]
 
 
-def test_an_engine_that_answers_nothing_is_an_error(monkeypatch):
+def test_an_engine_without_answers_raises_an_error(monkeypatch):
     engine = Apertium.__new__(Apertium)
     engine.processes = []
     monkeypatch.setattr(engine, "_translate", lambda sentences: iter(()))
     with pytest.raises(ValueError, match=r"the engine does not answer.*at sentence 'sentence 2\.'"):
         list(engine(TEXTS))
-    bad = {"sentence 4.", "sentence 5.", "sentence 6.", "sentence 7."}  # as a cache of failures alone asks again
+    bad = {"sentence 4.", "sentence 5.", "sentence 6.", "sentence 7."}  # as if a cache contained failures only
 
     def through(sentences):
         for sentence in sentences:
@@ -232,21 +232,12 @@ def test_an_engine_that_answers_nothing_is_an_error(monkeypatch):
     assert list(engine(TEXTS[:9])) == [None if text in bad else text.upper() for text in TEXTS[:9]]
 
 
-def test_the_command_writes_a_cache(engine, tmp_path, monkeypatch, capsys):
-    import sys
-
-    from outspan.cli import main
-
+def test_the_command_writes_a_cache(engine, tmp_path, run):
     engine(Upper())
     corpus = tmp_path / "mine.jsonl"
     corpus.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in make_reviews(20)))
-    for arguments, code in (([corpus, "-o", tmp_path / "c.jsonl"], 0), (["digits", "-o", tmp_path / "d.jsonl"], 2)):
-        monkeypatch.setattr(sys, "argv", ["outspan", "text", "backtranslate", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        assert exited.value.code == code
-    out, err = capsys.readouterr()
-    assert "sentences in" in out
-    assert "back-translation needs texts, got images: data 'digits'" in err
+    assert "sentences in" in run("text", "backtranslate", corpus, "-o", tmp_path / "c.jsonl")
+    message = run("text", "backtranslate", "digits", "-o", tmp_path / "d.jsonl", code=2)
+    assert "back-translation needs texts, got images: data 'digits'" in message
     assert not (tmp_path / "d.jsonl").exists()
     assert all(back == text.upper() for text, back in read_cache(tmp_path / "c.jsonl").items())

@@ -1,4 +1,4 @@
-"""Pretrained classifiers: what is padding does not matter, and a folder that is not one is refused in one line."""
+"""Pretrained classifiers: padding does not matter, and an invalid folder is refused in one line."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ from outspan.text.models import load_classifier, load_tokenizer
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_padding_and_neighbours_do_not_matter(tiny_model):
+def test_padding_and_other_rows_do_not_change_the_logits(tiny_model):
     model = load_classifier(str(tiny_model), 2, 48).eval()
     short = torch.tensor([[2, 7, 8, 3]])
     padded = torch.nn.functional.pad(short, (0, 9))
@@ -21,7 +21,7 @@ def test_padding_and_neighbours_do_not_matter(tiny_model):
     assert torch.allclose(model(short), model(beside)[:1], atol=1e-6)
 
 
-def test_evaluated_a_few_rows_at_a_time_it_is_the_same(tiny_model, monkeypatch):
+def test_evaluation_in_small_parts_gives_the_same_logits(tiny_model, monkeypatch):
     from outspan.text import models
 
     model = load_classifier(str(tiny_model), 2, 48).eval()
@@ -39,7 +39,7 @@ def test_weights_of_another_model_are_refused(tiny_model, tmp_path):
     with pytest.raises(ValueError, match=r"its weights fit 0 of \d+ tensors: another model's\?"):
         load_classifier(str(tmp_path / "other"), 2, 48)
     save_file({name: tensor for name, tensor in weights.items() if "pooler" not in name}, tmp_path / "other/model.safetensors")
-    load_classifier(str(tmp_path / "other"), 2, 48)  # a pooler is new in many
+    load_classifier(str(tmp_path / "other"), 2, 48)  # a missing pooler is allowed
 
 
 def test_a_pickle_is_refused(tiny_model, tmp_path):
@@ -69,7 +69,7 @@ def test_a_broken_folder_is_refused_in_one_line(broken, tiny_model, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # the library's own
-def test_a_model_that_keeps_positions_for_itself_is_refused_before_it_trains(tmp_path):
+def test_a_model_with_reserved_positions_is_refused_before_training(tmp_path):
     from transformers import MPNetConfig, MPNetModel
 
     size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -80,7 +80,7 @@ def test_a_model_that_keeps_positions_for_itself_is_refused_before_it_trains(tmp
 
 
 @pytest.mark.filterwarnings("ignore")  # the library's own
-def test_a_model_without_padding_is_padded_with_the_end_of_a_text(tmp_path):
+def test_a_model_without_a_padding_token_is_padded_with_the_end_token(tmp_path):
     from transformers import GPT2Config, GPT2Model
 
     def write(end):
@@ -96,13 +96,13 @@ def test_a_model_without_padding_is_padded_with_the_end_of_a_text(tmp_path):
         write(None)
 
 
-def test_transformers_that_is_not_there_is_said(tiny_model, monkeypatch):
+def test_missing_transformers_is_named(tiny_model, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ValueError, match=r"pip install 'outspan\[text\]'"):
         load_tokenizer(str(tiny_model))
 
 
-def test_a_model_that_looks_for_the_end_of_a_text_is_taken(tmp_path):
+def test_a_model_that_needs_the_end_token_is_supported(tmp_path):
     from transformers import BartConfig, BartModel
 
     size = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}

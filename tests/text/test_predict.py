@@ -6,7 +6,7 @@ import torch
 import outspan
 
 
-def test_texts_and_files_give_the_same(corpus, tiny_model, tmp_path):
+def test_strings_and_files_give_the_same_predictions(corpus, tiny_model, tmp_path):
     keys = {"data": str(corpus), "model": str(tiny_model), "policy": "none", "epochs": 1, "batch": 8, "length": 32}
     outspan.train(**keys, out=tmp_path / "run", device="cpu")
     texts = ["A good film.", "Bad."]

@@ -1,4 +1,4 @@
-"""Text through the one loop: it learns, it resumes to the bit after any kill, and it refuses what makes no sense."""
+"""Training on texts: it learns, a killed run resumes to identical bits, and wrong settings are refused."""
 
 import json
 import signal
@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from outspan.cli import main
 from outspan.comparison.grid import build_grid, grid_search
-from outspan.config import DEFAULTS, Recipe, build_recipe, read_recipe, with_values, write_recipe
+from outspan.config import DEFAULTS, KEYS, Recipe, build_recipe, read_recipe, with_values, write_recipe
 from outspan.data.sets import load, noun_of
 from outspan.data.tables import read_text
 from outspan.measurement.measure import measure
@@ -34,9 +33,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def small(corpus, folder, **changes) -> Recipe:
-    """Return a recipe for text that takes a second."""
-    given = {"data": corpus, "model": folder, "length": 48, "batch": 8, "epochs": 2, "lr": 0.01} | changes
-    return build_recipe(None, {key: str(value) for key, value in given.items()}, noun_of)
+    """Return a recipe for texts that trains in a second."""
+    values = {"data": corpus, "model": folder, "length": 48, "batch": 8, "epochs": 2, "lr": 0.01} | changes
+    return build_recipe(None, {key: str(value) for key, value in values.items()}, noun_of)
 
 
 def state(folder) -> tuple[dict, dict]:
@@ -45,40 +44,28 @@ def state(folder) -> tuple[dict, dict]:
 
 
 def assert_same(one, other) -> None:
-    (left, about), (right, other_about) = state(one), state(other)
-    assert about == other_about
+    (left, metadata), (right, other_metadata) = state(one), state(other)
+    assert metadata == other_metadata
     assert left.keys() == right.keys()
     assert all(torch.equal(left[name], right[name]) for name in left)
     for file in ("metrics.jsonl", "compositions.jsonl"):
         assert (one / file).read_bytes() == (other / file).read_bytes()
 
 
-def test_it_learns_and_can_be_asked(corpus, tiny_model, tmp_path, monkeypatch, capsys):
+def test_a_text_model_learns_predicts_and_evaluates(corpus, tiny_model, tmp_path, run):
     summary = train(small(corpus, tiny_model, policy="none", epochs=14, lr=0.005), out=tmp_path / "run")
     assert summary.accuracy > 0.9
-    run, tested = load_run(tmp_path / "run")
-    assert accuracy(run.model, tested.split, run.preprocess, "cpu") == summary.accuracy
+    trained, tested = load_run(tmp_path / "run")
+    assert accuracy(trained.model, tested.split, trained.preprocess, "cpu") == summary.accuracy
     (tmp_path / "empty.txt").write_text(" \n")
     with pytest.raises(ValueError, match=r"empty\.txt: an empty document"):
         read_text(tmp_path / "empty.txt")
     (tmp_path / "new.txt").write_text("the plot is wonderful. a superb film.")
-    for arguments in (["predict", tmp_path / "run", tmp_path / "new.txt"], ["evaluate", tmp_path / "run"]):
-        monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        assert exited.value.code == 0
-    out = capsys.readouterr().out
-    assert "new.txt  1  " in out
-    assert "of 20 test texts" in out
+    assert "new.txt  1  " in run("predict", tmp_path / "run", tmp_path / "new.txt")
+    assert "of 20 test texts" in run("evaluate", tmp_path / "run")
 
 
-def test_a_table_is_tested_whole_unless_the_run_has_trained_on_it(tiny_model, tmp_path, monkeypatch, capsys):
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        return exited.value.code, *capsys.readouterr()
-
+def test_all_rows_of_a_table_are_tested_unless_the_run_was_trained_on_it(tiny_model, tmp_path, run):
     def table(name: str, count: int, seed: int) -> Path:
         rows = [{"text": text, "label": label} for text, label in make_reviews(count, seed)]
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -91,41 +78,37 @@ def test_a_table_is_tested_whole_unless_the_run_has_trained_on_it(tiny_model, tm
     assert taken < held_out < 30
     moved = tmp_path / "moved.jsonl"
     moved.write_bytes(own.read_bytes())
-    for arguments, said in (
+    for arguments, tested in (
         ((), f"the {taken} texts that the run held out of {own}"),
         (("--data", own), f"the {taken} texts that the run held out of {own}"),
         (("--data", moved), f"the {taken} texts that the run held out of {moved}"),
         (("--data", other), f"all 30 texts of {other}"),
     ):
-        assert call("evaluate", tmp_path / "run", *arguments)[1].splitlines()[0] == f"tested on {said}"
-    found = json.loads(call("evaluate", tmp_path / "run", "--data", other, "--json")[1])
-    assert found["tested"] == {"data": str(other), "part": "whole", "count": 30, "trained_on": 0}
-    assert sum(map(sum, found["confusion"])) == 30
+        assert run("evaluate", tmp_path / "run", *arguments).splitlines()[0] == f"tested on {tested}"
+    result = json.loads(run("evaluate", tmp_path / "run", "--data", other, "--json"))
+    assert result["tested"] == {"data": str(other), "part": "whole", "count": 30, "trained_on": 0}
+    assert sum(map(sum, result["confusion"])) == 30
     one_class = [line for line in other.read_text().splitlines() if json.loads(line)["label"] == 1]
-    other.write_text("\n".join(one_class))  # one class of the run's is a fair test, too
-    assert call("evaluate", tmp_path / "run", "--data", other)[1].startswith(
-        f"tested on all {len(one_class)} texts of {other}\n"
-    )
+    other.write_text("\n".join(one_class))  # a test set may have one class only
+    assert run("evaluate", tmp_path / "run", "--data", other).startswith(f"tested on all {len(one_class)} texts of {other}\n")
     seen = len(load(str(own)).train)
     mixed = tmp_path / "mixed.jsonl"
     mixed.write_text(own.read_text() + "\n".join(one_class))
-    code, out, _ = call("evaluate", tmp_path / "run", "--data", mixed)
-    assert code == 0
+    out = run("evaluate", tmp_path / "run", "--data", mixed)
     trained_on = int(
         out.splitlines()[0]
         .removeprefix(f"tested on all {60 + len(one_class)} texts of {mixed}; the run was trained on ")
         .split()[0]
     )
-    assert 0.7 * seen < trained_on < seen  # a share of them, less those for validation
+    assert 0.7 * seen < trained_on < seen  # a fraction of them, without the validation texts
     for suffix in ("csv", "tsv", "jsonl", "json", "JSONL"):
         path = tmp_path / f"some.{suffix}"
         path.write_bytes(own.read_bytes())
-        code, out, err = call("predict", tmp_path / "run", path)
-        assert (code, out) == (2, "")
-        assert f"{path}: a table, which predict does not support yet; write one text per file, or" in err
+        message = f"{path}: a table, which predict does not support yet; write one text per file, or"
+        assert message in run("predict", tmp_path / "run", path, code=2)
 
 
-def test_stopped_after_every_step_it_ends_the_same(corpus, tiny_model, cache, tmp_path):
+def test_a_run_stopped_after_every_step_has_the_same_result(corpus, tiny_model, cache, tmp_path):
     changes = {"transforms": "paper3", "cache": cache, "select": "proportional", "validation": 6, "accumulate": 2}
     recipe = small(corpus, tiny_model, policy="uncertain", **changes)
     train(recipe, out=tmp_path / "whole")
@@ -136,7 +119,7 @@ def test_stopped_after_every_step_it_ends_the_same(corpus, tiny_model, cache, tm
             break
         except Stopped:
             stops += 1
-    assert stops == 9  # 34 reviews in batches of 8, twice, less one
+    assert stops == 9  # two epochs of 34 reviews in batches of 8; the final step is not stopped
     assert_same(tmp_path / "whole", tmp_path / "parts")
     chosen = compositions.read(tmp_path / "whole")[-1]["compositions"]
     assert set(chosen) <= {"switchout", "word_replacement", "back_translation"}
@@ -155,7 +138,7 @@ steps = []
 def on_step(progress):
     print(progress.step, flush=True)
     steps.append(1)
-    if len(steps) == 8:  # of 20: however fast the machine is, the kill comes before the end
+    if len(steps) == 8:  # of 20 steps, so the kill always comes before the end
         signal.pause()
 print("start", flush=True)
 train(Recipe(**eval(sys.argv[2])), out=Path(sys.argv[1]), save_every=0.0, on_step=on_step)
@@ -163,9 +146,9 @@ train(Recipe(**eval(sys.argv[2])), out=Path(sys.argv[1]), save_every=0.0, on_ste
 
 
 @pytest.mark.parametrize(("runs", "kills"), [(1, 1), pytest.param(10, 2, marks=pytest.mark.slow)])
-def test_killed_at_random_instants_it_ends_the_same(runs, kills, corpus, tiny_model, cache, tmp_path):
+def test_a_run_killed_at_random_times_has_the_same_result(runs, kills, corpus, tiny_model, cache, tmp_path):
     recipe = small(corpus, tiny_model, policy="uncertain", transforms="paper3", cache=cache, epochs=4)
-    values = repr({key: getattr(recipe, key) for key in Recipe.__dataclass_fields__})
+    values = repr({key: getattr(recipe, key) for key in KEYS})
     train(recipe, out=tmp_path / "whole")
     draw = np.random.Generator(np.random.Philox(3))
     for run in range(runs):
@@ -187,38 +170,38 @@ def test_killed_at_random_instants_it_ends_the_same(runs, kills, corpus, tiny_mo
         assert_same(tmp_path / "whole", folder)
 
 
-def test_parts_of_a_batch_add_up_to_it(tiny_model):
+def test_accumulated_parts_of_a_batch_give_the_same_gradient(tiny_model):
     model = load_classifier(str(tiny_model), 2, 48).eval()
     tokens = torch.randint(7, 30, (10, 12), generator=torch.Generator().manual_seed(0))
     targets = torch.eye(2)[torch.arange(10) % 2]
-    found = []
+    results = []
     for parts in (1, 3):
         loss = Learner(model, 0.0, graphs=False, parts=parts)(tokens, targets)
-        found.append((loss, [p.grad.clone() for p in model.parameters() if p.grad is not None]))
-    assert torch.allclose(found[0][0], found[1][0], atol=1e-6)
-    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found[0][1], found[1][1], strict=True))
+        results.append((loss, [p.grad.clone() for p in model.parameters() if p.grad is not None]))
+    assert torch.allclose(results[0][0], results[1][0], atol=1e-6)
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(results[0][1], results[1][1], strict=True))
 
 
 @pytest.mark.parametrize(("name", "expected"), [("paper/imdb-bert-large", "95.96"), ("imdb-minilm-uncertain", "93.70 ± 0.09")])
 def test_the_published_recipe_starts_on_a_tiny_bert(name, expected, corpus, cache, tmp_path):
     write_model(tmp_path / "bert", positions=512)
-    given = read_recipe(RECIPES / f"{name}.toml")
-    assert (given.depth, given.candidates, given.keep, given.length, given.truncate) == (1, 4, 1, 512, "tail")
-    own = replace(given, data=str(corpus), model=str(tmp_path / "bert"), cache=str(cache), epochs=1)
-    assert train(own, out=tmp_path / "run").steps == -(-40 // given.batch)
+    recipe = read_recipe(RECIPES / f"{name}.toml")
+    assert (recipe.depth, recipe.candidates, recipe.keep, recipe.length, recipe.truncate) == (1, 4, 1, 512, "tail")
+    own = replace(recipe, data=str(corpus), model=str(tmp_path / "bert"), cache=str(cache), epochs=1)
+    assert train(own, out=tmp_path / "run").steps == -(-40 // recipe.batch)
     header = (RECIPES / f"{name}.toml").read_text()
     assert "# Expected" in header
     assert expected in header
 
 
-def test_a_grid_is_chosen_on_what_is_held_out(corpus, tiny_model, cache, tmp_path):
+def test_a_grid_is_chosen_on_held_out_texts(corpus, tiny_model, cache, tmp_path):
     recipe, axes = build_grid(RECIPES / "imdb-bert-large-grid.toml")
     assert {key: len(values) for key, values in axes.items()} == {"epochs": 9, "batch": 2, "lr": 3}
     own = replace(
         recipe, data=str(corpus), model=str(tiny_model), cache=str(cache), length=48, validation=8, batch=8, policy="none"
     )
     assert grid_search(own, {"lr": [1e-9], "epochs": [14]}, out=tmp_path / "grid").chosen == "lr=1e-09,epochs=14"
-    result = grid_search(own, {"lr": [1e-9, 0.01], "epochs": [14]}, out=tmp_path / "grid")  # a grid may be made larger
+    result = grid_search(own, {"lr": [1e-9, 0.01], "epochs": [14]}, out=tmp_path / "grid")  # a grid may be extended
     assert result.chosen == "lr=0.01,epochs=14"
     assert result.points["lr=0.01,epochs=14"] > result.points["lr=1e-09,epochs=14"]
     assert json.loads((tmp_path / "grid" / "grid.json").read_text()) == asdict(result)
@@ -237,20 +220,16 @@ def test_measure_works_for_text(corpus, tiny_model, cache, tmp_path):
     assert "40 texts" in json.loads((tmp_path / "measured" / "settings.json").read_text())["train"]
 
 
-def test_one_command_for_a_csv(tiny_model, tmp_path, monkeypatch, capsys):
+def test_a_csv_is_trained_by_one_command(tiny_model, tmp_path, run):
     rows = "".join(f'"{text}",{("bad", "good")[label]}\n' for text, label in make_reviews(60))
     (tmp_path / "mine.csv").write_text("review,mood\n" + rows)
     sets = ["text_column=review", "label_column=mood", "length=48", "lr=0.01", "epochs=2"]
-    arguments = ["train", "--data", tmp_path / "mine.csv", "--model", tiny_model, *(x for one in sets for x in ("--set", one))]
-    monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments), "-o", str(tmp_path / "run")])
-    with pytest.raises(SystemExit) as exited:
-        main()
-    assert exited.value.code == 0
-    assert "test accuracy" in capsys.readouterr().out
+    options = ["--data", tmp_path / "mine.csv", "--model", tiny_model, *(x for one in sets for x in ("--set", one))]
+    assert "test accuracy" in run("train", *options, "-o", tmp_path / "run")
     assert state(tmp_path / "run")[1]["data"]["classes"] == ["bad", "good"]
 
 
-def test_the_same_tokens_serve_every_seed(corpus, tiny_model):
+def test_tokens_are_shared_by_all_seeds(corpus, tiny_model):
     data, again = load(str(corpus)), load(str(corpus))
     recipe = small(corpus, tiny_model)
     assert data.test.prepared(recipe) is again.test.prepared(replace(recipe, seed=3))
@@ -259,22 +238,19 @@ def test_the_same_tokens_serve_every_seed(corpus, tiny_model):
     assert relabelled.prepared(recipe).labels.tolist() == relabelled.labels.tolist()
 
 
-def test_a_comparison_and_a_grid_cut_their_documents_once(corpus, tiny_model, tmp_path, monkeypatch):
-    cut = []
-    monkeypatch.setattr(documents, "encode", lambda first, *rest, **more: cut.append(first) or encode(first, *rest, **more))
+def test_a_comparison_and_a_grid_tokenize_their_documents_once(corpus, tiny_model, tmp_path, run, monkeypatch):
+    encoded = []
+    monkeypatch.setattr(documents, "encode", lambda first, *rest, **more: encoded.append(first) or encode(first, *rest, **more))
     lines = [f"data={corpus}", f"model={tiny_model}", "length=46", "epochs=1"]
     changes = [x for one in lines for x in ("--set", one)]
     (tmp_path / "grid.toml").write_text("lr = [0.1, 0.2, 0.3]\nbatch = 8\npolicy = 'none'\nvalidation = 6\n")
     for arguments, expected in (
         (["compare", *changes, "--policies", "none,random", "--seeds", "2"], [40, 20]),
-        (["grid", tmp_path / "grid.toml", *changes], [34, 6]),  # what the comparison cut is there still
+        (["grid", tmp_path / "grid.toml", *changes], [34, 6]),  # the other texts are cached from the comparison
     ):
-        cut.clear()
-        monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments), "-o", str(tmp_path / arguments[0])])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        assert exited.value.code == 0
-        assert [len(documents) for documents in cut] == expected
+        encoded.clear()
+        run(*arguments, "-o", tmp_path / arguments[0])
+        assert [len(documents) for documents in encoded] == expected
 
 
 @pytest.mark.parametrize(
@@ -293,13 +269,13 @@ def test_a_comparison_and_a_grid_cut_their_documents_once(corpus, tiny_model, tm
         ({"text_column": "body"}, r"train\.jsonl, line 1: no column 'body' \(it has text, label\)"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changes, message, corpus, tiny_model, tmp_path, monkeypatch):
+def test_wrong_settings_are_refused(changes, message, corpus, tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ValueError, match=message):
         train(small(corpus, tiny_model, **changes), out=tmp_path / "run")
 
 
-def test_a_model_of_images_is_refused_before_texts_are_read(corpus, tmp_path):
+def test_a_model_for_images_is_refused_before_texts_are_read(corpus, tmp_path):
     recipe = build_recipe(None, {"data": str(corpus), "model": "wide_resnet-28-2"}, noun_of)
     with pytest.raises(
         ValueError, match="model 'wide_resnet-28-2' is for images; for texts use a Hugging Face Hub name or a local folder"
@@ -307,61 +283,47 @@ def test_a_model_of_images_is_refused_before_texts_are_read(corpus, tmp_path):
         train(recipe, out=tmp_path / "run")
 
 
-def test_a_file_for_text_begins_with_the_defaults_of_text(corpus, tmp_path):
+def test_a_recipe_for_texts_has_the_defaults_of_texts(corpus, tmp_path):
     (tmp_path / "r.toml").write_text(f'data = "{corpus}"\nepochs = 7\n')
     made = build_recipe(tmp_path / "r.toml", {"batch": 5}, noun_of)
     assert made == with_values(Recipe(), {**DEFAULTS["texts"], "data": str(corpus), "epochs": 7, "batch": 5})
-    for recipe in (made, replace(made, optimizer="sgd", depth=2, clip=0.0)):  # what is text's default, and what is images'
+    for recipe in (made, replace(made, optimizer="sgd", depth=2, clip=0.0)):  # the defaults of texts, and those of images
         (tmp_path / "w.toml").write_text(write_recipe(recipe))
         assert build_recipe(tmp_path / "w.toml", {}, noun_of) == recipe
 
 
-def test_a_policy_of_images_is_refused_before_anything_is_trained(corpus, tiny_model, tmp_path, monkeypatch, capsys):
+def test_a_policy_for_images_is_refused_before_training(corpus, tiny_model, tmp_path, run):
     sets = [x for one in ("length=48", "epochs=1", f"model={tiny_model}", f"data={corpus}") for x in ("--set", one)]
-    arguments = ["compare", *sets, "--policies", "none,randaugment", "-o", str(tmp_path / "compared")]
-    monkeypatch.setattr(sys, "argv", ["outspan", *arguments])
-    with pytest.raises(SystemExit) as exited:
-        main()
-    assert exited.value.code == 2
-    assert "is not for texts: use one of" in capsys.readouterr().err.replace("\n", " ")
+    message = run("compare", *sets, "--policies", "none,randaugment", "-o", tmp_path / "compared", code=2)
+    assert "is not for texts: use one of" in message
     assert not (tmp_path / "compared").exists()
 
 
-def test_what_helped_is_seen_from_the_command_line(corpus, tiny_model, tmp_path, monkeypatch, capsys):
+def test_the_commands_of_studies_accept_texts(corpus, tiny_model, tmp_path, run):
     sets = [x for one in ("length=48", "epochs=1", f"model={tiny_model}", f"data={corpus}") for x in ("--set", one)]
-    for arguments in (
-        ["compare", *sets, "--policies", "none,uncertain", "--seeds", "2", "-o", tmp_path / "compared"],
-        ["measure", *sets, "--seeds", "2", "--probability", "1", "-o", tmp_path / "measured"],
-        ["compositions", tmp_path / "compared" / "uncertain-0", "-o", tmp_path / "chosen.png"],
-    ):
-        monkeypatch.setattr(sys, "argv", ["outspan", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        assert exited.value.code == 0
-    out = capsys.readouterr().out
+    run("compare", *sets, "--policies", "none,uncertain", "--seeds", "2", "-o", tmp_path / "compared")
+    out = run("measure", *sets, "--seeds", "2", "--probability", "1", "-o", tmp_path / "measured")
+    run("compositions", tmp_path / "compared" / "uncertain-0", "-o", tmp_path / "chosen.png")
     assert "Values in %, 2 seeds, 20 test texts." in out
     assert "word_replacement" in out
     assert (tmp_path / "chosen.png").exists()
 
 
-def test_the_theory_is_of_images(corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["outspan", "theory", "rank", "--data", str(corpus), "-o", str(tmp_path / "rank.json")])
-    with pytest.raises(SystemExit) as exited:
-        main()
-    assert exited.value.code == 2
-    assert "theory rank needs images, got texts" in capsys.readouterr().err
+def test_theory_rank_refuses_texts(corpus, tmp_path, run):
+    message = run("theory", "rank", "--data", corpus, "-o", tmp_path / "rank.json", code=2)
+    assert "theory rank needs images, got texts" in message
 
 
 @pytest.mark.filterwarnings("ignore:the cache of back-translations has")
 @pytest.mark.parametrize(
-    ("name", "found"), [("train.jsonl", "train_digest"), ("test.jsonl", "test_digest"), ("cache", "cache")]
+    ("name", "changed"), [("train.jsonl", "train_digest"), ("test.jsonl", "test_digest"), ("cache", "cache")]
 )
-def test_a_run_does_not_go_on_with_other_texts(name, found, corpus, tiny_model, cache, tmp_path):
+def test_a_run_is_not_resumed_with_other_texts(name, changed, corpus, tiny_model, cache, tmp_path):
     recipe = small(corpus, tiny_model, cache=cache, transforms="paper3", epochs=1)
     train(recipe, out=tmp_path / "run")
     path = cache if name == "cache" else corpus / name
     path.write_text(path.read_text().replace("wonderful", "superb"))
-    with pytest.raises(ValueError, match=rf"the data has changed since \({found} "):
+    with pytest.raises(ValueError, match=rf"the data has changed since \({changed} "):
         train(recipe, out=tmp_path / "run")
     if name == "test.jsonl":
         with pytest.raises(ValueError, match=r"the data has changed since \(test_digest "):
@@ -370,7 +332,7 @@ def test_a_run_does_not_go_on_with_other_texts(name, found, corpus, tiny_model, 
         assert len(load_run(tmp_path / "run")[1].split) == 20
 
 
-def test_a_run_is_found_from_any_folder(corpus, tiny_model, tmp_path, monkeypatch):
+def test_a_run_is_loaded_from_any_folder(corpus, tiny_model, tmp_path, monkeypatch):
     monkeypatch.chdir(corpus.parent)
     (tmp_path / "bert").symlink_to(tiny_model)
     train(small("reviews", "bert", epochs=1), out=tmp_path / "run")

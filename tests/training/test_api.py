@@ -14,14 +14,14 @@ KEYS = {"data": "digits", "model": "mlp", "policy": "none", "epochs": 1, "batch"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A finished run on a few digits."""
+    """Return the folder of a finished run on a few digits."""
     out = tmp_path_factory.mktemp("api") / "run"
     outspan.train(**KEYS, out=out, device="cpu")
     return out
 
 
-def test_train_takes_keys_a_recipe_or_a_file(folder, tmp_path):
-    summary = outspan.train(Recipe(**KEYS), out=str(folder), device="cpu")  # finished: only read
+def test_train_accepts_keys_a_recipe_or_a_file(folder, tmp_path):
+    summary = outspan.train(Recipe(**KEYS), out=str(folder), device="cpu")  # the run is finished, so it is only read
     assert isinstance(summary, outspan.Summary)
     assert summary.steps == 4
     assert summary.accuracy == outspan.train(**KEYS, out=folder, device="cpu").accuracy
@@ -84,7 +84,7 @@ def test_evaluate_and_predict_move_the_model_back(folder, monkeypatch):
     assert places == [first, cpu, first, cpu, cpu, cpu]
 
 
-def test_predict_takes_a_batch_an_array_or_files(folder, tmp_path):
+def test_predict_accepts_a_batch_an_array_or_files(folder, tmp_path):
     from PIL import Image
 
     images = load_data("digits").test.images[:3]
@@ -105,7 +105,7 @@ def test_predict_takes_a_batch_an_array_or_files(folder, tmp_path):
     assert all(len(row) == 2 for row in top)
 
 
-def test_predict_refuses_what_the_model_does_not_take(folder, tmp_path):
+def test_predict_refuses_inputs_that_do_not_match_the_model(folder, tmp_path):
     images = load_data("digits").test.images[:3]
     for wrong in (images.float(), images[0], images[:, :, :20]):
         with pytest.raises(ValueError, match=r"images must be uint8 \[B, 1, 28, 28\], as the model was trained on, got"):
@@ -156,7 +156,7 @@ def test_wrong_arguments_are_refused_by_name(call, message, folder, tmp_path, un
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused(folder, tmp_path):
+def test_a_missing_gpu_is_refused(folder, tmp_path):
     for call in (outspan.train, outspan.compare, outspan.measure):
         with pytest.raises(ValueError, match="device 'cuda' needs a GPU, and torch finds none: use 'cpu'"):
             call(data="digits", model="mlp", out=tmp_path / "out", device="cuda")
@@ -170,7 +170,7 @@ def test_data_may_be_a_path(folder, tmp_path):
     assert outspan.evaluate(tmp_path / "run", tmp_path / "photos", device="cpu").accuracy == summary.accuracy
 
 
-def test_an_image_folder_is_trained_and_evaluated_whole(tmp_path):
+def test_an_image_folder_is_trained_and_evaluated(tmp_path):
     make_folder(tmp_path / "photos", train=4)
     keys = {"model": "convnet", "policy": "random", "epochs": 1, "batch": 4, "size": 16}
     outspan.train(data=str(tmp_path / "photos"), **keys, out=tmp_path / "run", device="cpu")

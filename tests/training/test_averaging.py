@@ -1,4 +1,4 @@
-"""The average of the weights: its formula, in checkpoints, and what is evaluated."""
+"""The average of the weights: its formula, checkpoints, and evaluation."""
 
 import copy
 from dataclasses import replace
@@ -22,14 +22,14 @@ def make_model() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
 
 
-def test_the_average_is_the_recursion_and_integer_buffers_are_copied():
+def test_the_average_follows_its_recursion_and_integer_buffers_are_copied():
     model = make_model()
     average, expected = Average(model, 0.9), copy.deepcopy(model.state_dict())
     for step in range(30):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += torch.randn_like(parameter)
-        model(torch.randn(8, 4))  # moves the statistics of the batch normalization
+        model(torch.randn(8, 4))  # changes the statistics of the batch normalization
         average.update(step)
         decay = min(0.9, (1 + step) / (10 + step))
         for name, tensor in model.state_dict().items():
@@ -88,7 +88,7 @@ def test_a_decay_out_of_range_is_refused(decay, unchecked):
         Recipe(ema=decay)
 
 
-def test_the_average_is_what_is_evaluated_and_it_does_not_change_the_training(tmp_path, one_thread):
+def test_the_average_is_evaluated_and_does_not_change_training(tmp_path, one_thread):
     summary = train(RECIPE, out=tmp_path / "ema", device="cpu")
     train(replace(RECIPE, ema=0.0), out=tmp_path / "plain", device="cpu")
     with_ema, plain = (checkpoint.load(tmp_path / name).tensors for name in ("ema", "plain"))
@@ -114,7 +114,7 @@ def test_a_run_with_average_finish_and_strength_resumes_to_the_same_bits(stop, t
     assert whole.metadata["metrics"] == halves.metadata["metrics"]
 
 
-def test_candidates_are_scored_with_the_weights_themselves():
+def test_candidates_are_scored_with_the_current_weights():
     recipe = replace(RECIPE, policy="uncertain")
     setup = build_setup(recipe, load_for(recipe), Options(torch.device("cpu")))
     assert setup.policy.model is setup.state.model

@@ -31,20 +31,20 @@ def same(stored: checkpoint.Checkpoint, step: int) -> bool:
     return tensors.keys() == TENSORS.keys() and all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
 
 
-def test_what_is_saved_is_loaded_to_the_bit(tmp_path):
+def test_a_loaded_checkpoint_is_bit_identical(tmp_path):
     assert checkpoint.load(tmp_path) is None
     checkpoint.save(tmp_path, TENSORS, at_step(3))
     assert same(checkpoint.load(tmp_path), 3)
 
 
-def test_the_newest_wins_and_two_are_kept(tmp_path):
+def test_the_newest_is_loaded_and_two_are_kept(tmp_path):
     for step in (1, 2, 10):
         checkpoint.save(tmp_path, TENSORS, at_step(step))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000002.safetensors", "step-000000010.safetensors"]
     assert same(checkpoint.load(tmp_path), 10)
 
 
-def test_cut_at_every_byte_it_falls_back(tmp_path):
+def test_a_file_cut_at_any_byte_is_skipped_for_the_older_one(tmp_path):
     checkpoint.save(tmp_path, TENSORS, at_step(1))
     path = checkpoint.save(tmp_path, TENSORS, at_step(2))
     whole = path.read_bytes()
@@ -57,7 +57,7 @@ def test_cut_at_every_byte_it_falls_back(tmp_path):
     assert checkpoint.load(tmp_path)[1]["step"] == 2
 
 
-def test_a_damaged_later_one_costs_nothing_and_all_damaged_is_refused(tmp_path):
+def test_a_damaged_newest_one_is_skipped_and_only_damaged_ones_are_refused(tmp_path):
     for step in (18, 20):
         checkpoint.save(tmp_path, TENSORS, at_step(step)).write_bytes(b"damaged")
     with pytest.raises(ValueError, match="no complete checkpoint, step-000000020"):
@@ -66,7 +66,7 @@ def test_a_damaged_later_one_costs_nothing_and_all_damaged_is_refused(tmp_path):
     assert same(checkpoint.load(tmp_path), 10)
 
 
-def test_no_flipped_bit_goes_unseen(tmp_path):
+def test_every_flipped_bit_is_detected(tmp_path):
     path = checkpoint.save(tmp_path, TENSORS, at_step(1))
     whole = path.read_bytes()
     for position in range(len(whole)):
@@ -78,7 +78,7 @@ def test_no_flipped_bit_goes_unseen(tmp_path):
                 checkpoint.read(path)
 
 
-def test_a_full_disk_leaves_the_previous_one(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     checkpoint.save(tmp_path, TENSORS, at_step(1))
 
     def full(_: int) -> None:
@@ -100,7 +100,7 @@ def test_tied_weights_are_saved_twice(tmp_path):
     assert torch.equal(tensors["model.c"], weight[3:])
 
 
-def test_a_checkpoint_that_may_not_be_read_is_not_skipped_for_an_older_one(tmp_path, monkeypatch):
+def test_a_checkpoint_without_read_permission_is_not_skipped(tmp_path, monkeypatch):
     checkpoint.save(tmp_path, TENSORS, at_step(1))
     newest = checkpoint.save(tmp_path, TENSORS, at_step(2))
     unmocked = open

@@ -1,4 +1,4 @@
-"""Counts of what was chosen, against hand-made plans and against a run's own batches."""
+"""Counts of chosen compositions, compared with hand-made plans and with the batches of a run."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_a_hand_made_choice_is_counted():
     assert counts == {"rotate+invert": [2, 3.0], "invert+rotate": [1, 4.0], "none": [1, 16.0]}
     add_step(counts, drawn, torch.tensor([3]), losses, 1)
     assert counts["invert"] == [1, 8.0]
-    add_step(counts, drawn, torch.tensor([0]), losses, 1)  # what comes after the composition are the defaults
+    add_step(counts, drawn, torch.tensor([0]), losses, 1)  # the transforms after the composition are the defaults
     assert counts["rotate"] == [1, 1.0]
 
 
@@ -30,13 +30,13 @@ def test_lines_of_an_epoch_that_is_run_again_are_replaced(tmp_path):
     assert read(tmp_path)[1]["compositions"] == {"rotate": {"count": 4, "loss": 2.0}}
 
 
-def test_both_orders_of_a_pair_are_one(tmp_path):
+def test_both_orders_of_a_pair_are_counted_together(tmp_path):
     add_epoch(tmp_path, 0, {"rotate+invert": [3, 1.0], "invert+rotate": [1, 1.0], "none": [4, 1.0]})
     add_epoch(tmp_path, 1, {"none": [2, 1.0]})
     assert fractions(read(tmp_path)) == {"invert+rotate": [0.5, 0.0], "none": [0.5, 1.0]}
 
 
-def test_a_run_that_does_not_choose_has_none(tmp_path):
+def test_a_run_without_a_choice_has_no_compositions(tmp_path):
     with pytest.raises(ValueError, match=r"no compositions\.jsonl: it is written by a policy that keeps fewer"):
         read(tmp_path)
 
@@ -48,12 +48,12 @@ FRACTIONS = {
 }
 
 
-def test_a_fraction_is_averaged_over_each_fifth():
+def test_fractions_are_averaged_over_each_fifth_of_the_run():
     assert mean_by_fifth(FRACTIONS)["invert+rotate"] == pytest.approx([0.2, 0.2, 0.2, 0.3, 0.4])  # epochs 1-2, 3-4, 5, 6, 7
     assert mean_by_fifth({"none": [0.25, 0.75]})["none"] == [0.25, 0.75]
 
 
-def test_what_rose_is_named_first_and_what_fell_last():
+def test_compositions_are_sorted_by_their_increase():
     assert most_changed(FRACTIONS, count=1) == ["invert+rotate", "mixup"]
     assert most_changed(FRACTIONS) == ["invert+rotate", "none", "mixup"]
 

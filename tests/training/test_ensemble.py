@@ -1,4 +1,4 @@
-"""Seeds trained at once: each member is the run that its seed makes alone."""
+"""Several seeds trained at once: each member equals the single run of its seed."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def few() -> Data:
     return Data("digits", train_split, InMemory(digits.test.images[:80], digits.test.labels[:80]), digits.classes)
 
 
-def test_it_is_its_members():
+def test_the_ensemble_equals_its_members():
     members = [build("mlp-7", (1, 4, 4), 3) for _ in range(4)]
     ensemble = Ensemble(members)
     images = torch.randn(5, 1, 4, 4)
@@ -50,15 +50,15 @@ def test_it_is_its_members():
         {},
         {"policy": "none", "schedule": "multistep", "momentum": 0.0},
         {"transforms": "cutout", "defaults": "cifar", "label_smoothing": 0.1, "clip": 0.5},  # defaults mix labels
-        {"policy": "augmix", "warmup": 0.0},  # rows that help other rows
+        {"policy": "augmix", "warmup": 0.0},  # has helper rows
         {"steps": 5},
     ],
     ids=str,
 )
-def test_each_member_is_the_run_of_its_seed(changes, few, tmp_path):
+def test_each_member_equals_the_run_of_its_seed(changes, few, tmp_path):
     recipe, seeds = replace(RECIPE, **changes), [3, 0, 7]
-    ensemble, last = train_ensemble([replace(recipe, seed=seed) for seed in seeds], data=few)
-    classes = compute_logits(ensemble, few.test, last, "cpu").argmax(2)
+    ensemble, preprocess = train_ensemble([replace(recipe, seed=seed) for seed in seeds], data=few)
+    classes = compute_logits(ensemble, few.test, preprocess, "cpu").argmax(2)
     for i, seed in enumerate(seeds):
         out = tmp_path / str(seed)
         train(replace(recipe, seed=seed), out=out, splits=few)
@@ -67,14 +67,14 @@ def test_each_member_is_the_run_of_its_seed(changes, few, tmp_path):
             assert torch.allclose(weight, tensors[f"model.{layer}.weight"], atol=1e-5)
             assert torch.allclose(bias, tensors[f"model.{layer}.bias"], atol=1e-5)
         run = load_model(out)
-        assert run.preprocess == last
-        alone = compute_logits(run.model, few.test, last, "cpu")
-        sure = compute_margins(alone) > 1e-3  # below that, another order of sums may change the class
+        assert run.preprocess == preprocess
+        alone = compute_logits(run.model, few.test, preprocess, "cpu")
+        sure = compute_margins(alone) > 1e-3  # for smaller margins the order of sums may change the class
         assert sure.double().mean() > 0.9
         assert torch.equal(classes[sure, i], alone.argmax(1)[sure])
 
 
-def test_members_of_several_augmentations_are_the_runs_of_their_recipes(few):
+def test_members_with_several_augmentations_equal_the_runs_of_their_recipes(few):
     recipes = [
         *of(3, 0),
         *of(7, 0, policy="none", transforms="paper16"),  # another set of seeds
@@ -94,7 +94,7 @@ def test_members_of_several_augmentations_are_the_runs_of_their_recipes(few):
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_it_goes_on_from_its_checkpoint_to_the_bit(optimizer, few, tmp_path):
+def test_an_ensemble_resumes_to_identical_bits(optimizer, few, tmp_path):
     members = of(0, 1, optimizer=optimizer)
     whole, _ = train_ensemble(members, data=few)
     with pytest.raises(Stopped, match="stopped at step 5 of 8"):
@@ -103,13 +103,13 @@ def test_it_goes_on_from_its_checkpoint_to_the_bit(optimizer, few, tmp_path):
     rest, _ = train_ensemble(members, data=few, out=tmp_path, save_every=0.0, on_step=seen.append)
     assert [state.step for state in seen] == [6, 7, 8]
     assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), rest.parameters(), strict=True))
-    for step in (6, 7):  # one killed later than the other
+    for step in (6, 7):  # the two kills are at different steps
         assert (tmp_path / f"step-{step:09d}.safetensors").exists()
     with pytest.raises(ValueError, match="a run of other recipes"):
         train_ensemble(of(0, 2, optimizer=optimizer), data=few, out=tmp_path)
 
 
-def test_shared_batches_show_all_members_the_same(few):
+def test_shared_batches_are_the_same_for_all_members(few):
     alone, _ = train_ensemble(of(5), data=few)
     shared, _ = train_ensemble(of(1, 5), data=few, shared=5)
     own, _ = train_ensemble(of(1, 5), data=few)
@@ -127,10 +127,10 @@ def test_progress_and_stopping(few):
     assert seen[-1].loss < seen[0].loss
     with pytest.raises(Stopped, match="step 1 of 8, training 2 models at once"):
         train_ensemble(of(0, 1), data=few, on_step=lambda state: True)
-    train_ensemble(of(0, 1, epochs=1, batch=120), data=few, on_step=lambda state: True)  # over: nothing to stop
+    train_ensemble(of(0, 1, epochs=1, batch=120), data=few, on_step=lambda state: True)  # the run is already finished
 
 
-def test_what_is_not_batched():
+def test_recipes_that_cannot_be_batched():
     assert is_batchable(RECIPE)
     for changes in (
         {"model": "convnet"},

@@ -23,12 +23,12 @@ def test_only_one_process_at_a_time_locks_a_folder(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="another process is training there"), lock.locked(tmp_path):
             pass
         other.communicate("\n")
-    with lock.locked(tmp_path):  # the other one is gone
+    with lock.locked(tmp_path):  # the other process has ended
         pass
 
 
 def test_the_lock_waits_while_a_killed_owner_is_removed(tmp_path, monkeypatch):
-    """Another descriptor stands for the killed owner's, which the system closes while we wait."""
+    """Another descriptor represents the killed owner. The system closes it while we wait."""
     owner = os.open(tmp_path / ".lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(owner, fcntl.LOCK_EX)
     waits = []
@@ -48,7 +48,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path, monkeypatch):
     (wake, woken), (is_up, up) = os.pipe(), os.pipe()
     with lock.locked(tmp_path):
         child = os.fork()
-        if not child:  # it lives on while the parent's lock ends
+        if not child:  # the child runs longer than the parent holds the lock
             os.write(up, b" ")
             os.read(wake, 1)
             os._exit(0)
@@ -61,7 +61,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path, monkeypatch):
         os.waitpid(child, 0)
 
 
-def test_a_child_that_leaves_the_block_closes_no_file_of_its_own(tmp_path):
+def test_a_child_that_leaves_the_block_closes_no_other_file(tmp_path):
     (read_end, write_end) = os.pipe()
     child = -1
     try:
@@ -69,7 +69,7 @@ def test_a_child_that_leaves_the_block_closes_no_file_of_its_own(tmp_path):
             handle = max(lock._handles)
             child = os.fork()
             if not child:
-                os.dup2(write_end, handle)  # the number is free there: any file may have it
+                os.dup2(write_end, handle)  # the number is free in the child, so any file may have it
     finally:
         if not child:
             try:

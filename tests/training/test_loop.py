@@ -1,4 +1,4 @@
-"""The loop: it learns, and a run that is stopped anywhere resumes to bit-identical weights."""
+"""The training loop: it learns, and a run that is stopped at any step resumes to bit-identical weights."""
 
 import math
 from dataclasses import replace
@@ -19,7 +19,7 @@ from outspan.training.train import train
 from trained_runs import SMALL, equal, few, final, load_run, published
 
 
-def test_it_learns_digits(tmp_path):
+def test_the_loop_learns_digits(tmp_path):
     summary = train(replace(SMALL, epochs=4, batch=64), out=tmp_path)
     assert summary.accuracy > 0.85
     assert len(summary.metrics) == 4
@@ -37,8 +37,8 @@ def test_every_policy_trains(policy, tmp_path):
     assert math.isfinite(summary.loss)
 
 
-def test_stopped_after_every_step_it_ends_the_same(tmp_path):
-    """29 stops in a run of 30 steps, with batch normalisation, selection and mixing in it."""
+def test_a_run_stopped_after_every_step_has_the_same_result(tmp_path):
+    """29 stops in a run of 30 steps, with batch normalization, selection and mixing."""
     recipe = replace(SMALL, policy="uncertain", select="proportional", defaults="cifar", model="convnet", validation=20)
     data = few(220)
     train(recipe, out=tmp_path / "whole", splits=data)
@@ -56,7 +56,7 @@ def test_stopped_after_every_step_it_ends_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("model", ["shake_shake-26-2x4d", "pyramidnet-11-8"])
-def test_noise_inside_a_model_is_the_same_after_a_stop(model, tmp_path):
+def test_random_numbers_of_a_model_are_the_same_after_a_stop(model, tmp_path):
     recipe = replace(SMALL, model=model, epochs=1)
     train(recipe, out=tmp_path / "whole", splits=few(60))
     with pytest.raises(Stopped):
@@ -66,7 +66,7 @@ def test_noise_inside_a_model_is_the_same_after_a_stop(model, tmp_path):
 
 
 def test_the_adversary_is_the_same_after_every_stop(tmp_path):
-    """12 steps, three rounds of the controller, stopped after each."""
+    """12 steps, which are three rounds of the controller, stopped after each step."""
     recipe = replace(SMALL, policy="adversarial", adversaries=3, controller_lr=0.05, model="convnet", defaults="cifar")
     train(recipe, out=tmp_path / "whole", splits=few(80))
     while True:
@@ -129,27 +129,27 @@ def test_evaluation_does_not_count_as_training_time(tmp_path, monkeypatch):
     assert summary.seconds == 5  # the checkpoint is written before the last call of on_step
 
 
-def test_a_folder_of_images_trains_as_the_same_images_in_memory(tmp_path):
+def test_a_folder_of_images_trains_like_the_same_images_in_memory(tmp_path):
     data = few(60)
     listed = {}
-    for kind, split in (("train", data.train), ("val", data.test)):
+    for name, split in (("train", data.train), ("val", data.test)):
         for i, (image, label) in enumerate(zip(split.images, split.labels.tolist(), strict=True)):
-            path = tmp_path / "set" / kind / str(label) / f"{i:03d}.png"
+            path = tmp_path / "set" / name / str(label) / f"{i:03d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image[0].numpy()).save(path)
-        listed[kind] = torch.cat([(split.labels == label).nonzero() for label in range(10)]).squeeze(1)
+        listed[name] = torch.cat([(split.labels == label).nonzero() for label in range(10)]).squeeze(1)
     rgb = [InMemory(part.images.expand(-1, 3, -1, -1), part.labels) for part in (data.train, data.test)]
     memory = Data("set", rgb[0].take(listed["train"]), rgb[1].take(listed["val"]), data.classes)
     recipe = replace(SMALL, policy="uncertain", data=str(tmp_path / "set"), size=28, validation=10)
     train(recipe, out=tmp_path / "folder")
     train(recipe, out=tmp_path / "memory", splits=memory)
-    found = [final(tmp_path / name) for name in ("folder", "memory")]
-    for _, meta in found:
-        del meta["data"]["train_digest"], meta["data"]["test_digest"]  # of names, and of pixels
-    assert equal(*found)
+    checkpoints = [final(tmp_path / name) for name in ("folder", "memory")]
+    for _, meta in checkpoints:
+        del meta["data"]["train_digest"], meta["data"]["test_digest"]  # digests of names, and of pixels
+    assert equal(*checkpoints)
 
 
-def test_a_folder_cropped_by_workers_trains_and_resumes_to_the_bit(tmp_path):
+def test_a_folder_cropped_by_workers_resumes_to_identical_bits(tmp_path):
     make_folder(tmp_path / "set", train=6)
     recipe = replace(SMALL, data=str(tmp_path / "set"), size=16, batch=4, epochs=2, crop="resized", policy="baseline")
     train(recipe, out=tmp_path / "whole")
@@ -163,7 +163,7 @@ def test_a_folder_cropped_by_workers_trains_and_resumes_to_the_bit(tmp_path):
         train(replace(SMALL, crop="resized"), out=tmp_path / "digits")
 
 
-def test_images_that_are_none_are_allowed_by_number(tmp_path):
+def test_a_number_of_unreadable_images_is_allowed(tmp_path):
     make_folder(tmp_path / "set", train=6)
     bad = tmp_path / "set" / "train" / "n01440764" / "n01440764_2.JPEG"
     bad.write_bytes(bad.read_bytes()[:100])

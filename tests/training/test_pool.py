@@ -1,4 +1,4 @@
-"""Several runs, in this process and in others."""
+"""Several runs, in this process and in other processes."""
 
 import multiprocessing
 import multiprocessing.synchronize
@@ -24,19 +24,19 @@ def work(number, *, on_step):
 
 
 def die(first, *, on_step):
-    """The first is killed while others wait their turn; those under way stop when they are asked."""
+    """The first run is killed while others wait. Running ones stop when `on_step` requests it."""
     if first:
         os.kill(os.getpid(), signal.SIGKILL)
     while not on_step(Progress(1, 2)):
         time.sleep(0.01)
 
 
-begun = []  # by threads that stand for processes
+begun = []  # by threads that replace processes
 second = threading.Event()
 
 
 def fail(number, error, *, on_step):
-    """The first fails once the second has begun; that one, and any other, goes on until it is asked to stop."""
+    """The first run fails after the second has begun. All others continue until `on_step` requests a stop."""
     begun.append(number)
     if error is not None and number == 0:
         assert second.wait(600)
@@ -49,7 +49,7 @@ def fail(number, error, *, on_step):
 
 @pytest.fixture
 def in_threads(monkeypatch):
-    """Let threads stand for processes, which take seconds to start."""
+    """Replace processes, which take seconds to start, by threads."""
 
     def start():
         ours, theirs = multiprocessing.Pipe()
@@ -71,19 +71,19 @@ def in_threads(monkeypatch):
     ],
     ids=["fails", "stopped"],
 )
-def test_where_one_process_fails_the_others_save_themselves(error, raised, message):
+def test_if_one_process_fails_the_others_save_and_stop(error, raised, message):
     @contextmanager
     def watch(title):
         yield lambda state: error is None
 
     with pytest.raises(raised, match=message):
         run_all([(f"run {i}", partial(fail, i, error)) for i in range(9)], jobs=2, watch=watch)
-    assert sorted(begun) == [0, 1]  # no other begins
+    assert sorted(begun) == [0, 1]  # no other run begins
 
 
 @pytest.mark.usefixtures("in_threads")
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_what_runs_return_comes_in_their_order(jobs):
+def test_results_are_in_the_order_of_the_runs(jobs):
     titles, seen = [], []
 
     @contextmanager
@@ -98,7 +98,7 @@ def test_what_runs_return_comes_in_their_order(jobs):
 
 
 class TwoArguments(Exception):
-    """An error that can be pickled, and not unpickled."""
+    """An error that can be pickled but not unpickled."""
 
     def __init__(self, first, second):
         super().__init__(f"{first} and {second}")
@@ -130,7 +130,7 @@ def raise_error(error, *, on_step):
         (make_lambda, "pickle"),
     ],
 )
-def test_an_error_comes_back_whatever_it_is_with_the_traceback_of_its_process(run, message):
+def test_any_error_is_raised_with_the_traceback_of_its_process(run, message):
     with pytest.raises(Exception, match=message) as raised:
         run_all([("a", run), ("b", run)], jobs=2)
     if sys.version_info >= (3, 11):
@@ -141,7 +141,7 @@ def test_an_error_comes_back_whatever_it_is_with_the_traceback_of_its_process(ru
     ("exitcode", "message"),
     [(-9, "the process of a run was killed"), (1, 'a script needs `if __name__ == "__main__":` to use jobs')],
 )
-def test_a_process_that_ends_in_the_middle_of_a_message_is_said(exitcode, message, monkeypatch):
+def test_a_process_that_ends_in_the_middle_of_a_message_raises_an_error(exitcode, message, monkeypatch):
     def start():
         ours, theirs = multiprocessing.Pipe()
         theirs._send(struct.pack("!i", 100) + b"half a message")
@@ -163,7 +163,7 @@ def return_much(*, on_step):
 
 
 @pytest.mark.usefixtures("in_threads")
-def test_a_large_result_that_nobody_waits_for_does_not_keep_its_process():
+def test_a_large_unread_result_does_not_keep_its_process_running():
     def fail_at_once(state):
         raise LookupError("of the progress bar")
 
@@ -185,22 +185,22 @@ def test_a_large_result_that_nobody_waits_for_does_not_keep_its_process():
     assert len(errors) == 1
 
 
-def test_ctrl_c_while_a_process_starts_reaches_the_parent_and_not_the_process():
+def test_ctrl_c_while_a_process_starts_reaches_only_the_parent():
     ask = "import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
     blocked = []
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore SIGINT
     try:
         with pytest.raises(KeyboardInterrupt), pool._interrupts_blocked():  # noqa: PT012
             done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
             blocked.append(done.stdout)
-            signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # to this thread: no other one can take it later
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # to this thread, so that no other thread gets it later
     finally:
         signal.signal(signal.SIGINT, before)
     assert blocked == [f"{sorted([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])}\n"]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
 
 
-def test_a_process_that_is_killed_is_said_and_ends_the_others(capfd, monkeypatch):
+def test_a_killed_process_raises_an_error_and_ends_the_others(capfd, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a named semaphore stays in /dev/shm when all processes are killed")
 

@@ -1,4 +1,4 @@
-"""The folder of a run: what is read, written and removed."""
+"""The folder of a run: the files that are read, written and removed."""
 
 import errno
 import os
@@ -15,10 +15,10 @@ from outspan.training.trained import load as load_model
 from trained_runs import SMALL, few
 
 
-def test_a_trained_model_says_what_the_run_did(tmp_path):
-    """Batch normalisation tells: a model that still trains would go by the batch.
+def test_a_trained_model_has_the_accuracy_of_its_run(tmp_path):
+    """A model in training mode would give other results, because of its batch normalization.
 
-    Images one by one are summed in another order than in a batch, so a prediction on the border may change: one of 100 may.
+    Single images are summed in another order than a batch, so one prediction of 100 may change.
     """
     done = train(replace(SMALL, model="convnet"), out=tmp_path, splits=(data := few(100)))
     trained = load_model(tmp_path)
@@ -35,18 +35,18 @@ def test_every_chosen_image_is_counted(tmp_path):
         assert all(entry["loss"] >= 0 for entry in line["compositions"].values())
 
 
-def test_a_finished_run_is_not_run_again(tmp_path):
+def test_a_finished_run_is_not_trained_again(tmp_path):
     first = train(SMALL, out=tmp_path, splits=few())
     steps = []
     again = train(SMALL, out=tmp_path, splits=few(), on_step=steps.append)
     assert not steps
-    (tmp_path / "metrics.jsonl").unlink()  # as a kill after the last checkpoint would
+    (tmp_path / "metrics.jsonl").unlink()  # as after a kill just after the final checkpoint
     train(SMALL, out=tmp_path, splits=few())
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
     assert (again.accuracy, again.loss, again.metrics) == (first.accuracy, first.loss, first.metrics)
 
 
-def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path, monkeypatch):
+def test_a_finished_run_can_be_read_from_a_read_only_folder(tmp_path, monkeypatch):
     finished = train(replace(SMALL, epochs=1), out=tmp_path, splits=few())
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
 
@@ -60,7 +60,7 @@ def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path, monke
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
-def test_a_process_that_is_refused_leaves_the_files_of_the_run_alone(tmp_path, monkeypatch):
+def test_a_refused_process_does_not_change_the_files_of_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "_PATIENCE", 0.0)
     with pytest.raises(Stopped):
         train(SMALL, out=tmp_path, splits=few(), on_step=lambda progress: progress.step == 15)
@@ -76,7 +76,7 @@ def test_a_process_that_is_refused_leaves_the_files_of_the_run_alone(tmp_path, m
     assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
 
 
-def test_what_a_run_left_that_was_killed_before_it_saved_is_void(tmp_path):
+def test_files_of_a_run_killed_before_its_first_checkpoint_are_removed(tmp_path):
     chosen = replace(SMALL, policy="uncertain")
     with pytest.raises(KeyboardInterrupt):
         train(chosen, out=tmp_path, splits=few(), on_step=interrupt_at(25))
@@ -92,6 +92,6 @@ def test_what_a_run_left_that_was_killed_before_it_saved_is_void(tmp_path):
 def interrupt_at(step: int):
     def on_step(progress):
         if progress.step == step:
-            raise KeyboardInterrupt  # as a kill: nothing is saved
+            raise KeyboardInterrupt  # like a kill: nothing is saved
 
     return on_step

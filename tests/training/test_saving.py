@@ -1,4 +1,4 @@
-"""Saving: how often, and never weights that are not finite."""
+"""Saving: how often checkpoints are saved, and that their weights are finite."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from outspan.training.train import train
 from trained_runs import SMALL, few
 
 
-def test_a_slow_save_is_made_less_often(tmp_path, monkeypatch):
-    """By a clock of its own: a step takes a second, and so does a save."""
+def test_slow_saves_are_less_frequent(tmp_path, monkeypatch):
+    """With a mock clock: a step takes one second, and so does a save."""
     clock, saves = [0.0], []
     monkeypatch.setattr(saving.time, "perf_counter", lambda: clock[0])
 
@@ -23,16 +23,16 @@ def test_a_slow_save_is_made_less_often(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "save", slowly)
     train(replace(SMALL, epochs=1, batch=5), out=tmp_path, splits=few(), save_every=0.001, on_step=tick)
-    assert saves == [2, 22, 40]  # at once; a save takes a twentieth of the time at most; at the end
+    assert saves == [2, 22, 40]  # the first; after at least 20 times the duration of a save; the end
 
 
-def test_it_saves_when_the_time_has_come(tmp_path, monkeypatch):
+def test_checkpoints_are_saved_at_the_requested_interval(tmp_path, monkeypatch):
     clock, steps = [0.0], []
     monkeypatch.setattr(saving.time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(checkpoint, "save", lambda folder, tensors, metadata: steps.append(metadata["step"]))
 
     def tick(progress: dict) -> None:
-        clock[0] += 1.0  # an epoch is ten steps, ten seconds
+        clock[0] += 1.0  # an epoch has ten steps and takes ten seconds
 
     train(replace(SMALL, epochs=7), out=tmp_path, splits=few(), save_every=25.0, on_step=tick)
     assert steps == [26, 51, 70]
@@ -42,8 +42,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+, epoch \d+"):
         train(replace(SMALL, lr=1e6, warmup=0.0, epochs=30, schedule="constant"), out=tmp_path, splits=few())
     recipe = replace(SMALL, lr=1e6, batch=200, warmup=0.0, epochs=50, schedule="constant")
-    with pytest.raises(ValueError, match=r"not finite|the loss is"):  # one step an epoch: a save comes before the next loss
+    with pytest.raises(ValueError, match=r"not finite|the loss is"):  # one step per epoch: a save comes before the next loss
         train(recipe, out=tmp_path / "b", splits=few(), save_every=0.0)
-    found = checkpoint.load(tmp_path / "b")
-    assert found is not None
-    assert all(tensor.isfinite().all() for tensor in found[0].values())
+    stored = checkpoint.load(tmp_path / "b")
+    assert stored is not None
+    assert all(tensor.isfinite().all() for tensor in stored[0].values())

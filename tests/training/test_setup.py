@@ -1,4 +1,4 @@
-"""Building a run: what is refused before it trains, and which model is used for what."""
+"""The setup of a run: errors before training, and the models for training and scoring."""
 
 from dataclasses import replace
 
@@ -15,13 +15,13 @@ from outspan.training.train import train
 from trained_runs import SMALL, few, final, load_run
 
 
-def test_a_last_batch_of_one_that_cannot_be_normalised_is_refused_at_once(tmp_path):
+def test_a_final_batch_of_one_sample_is_refused_if_it_cannot_be_normalized(tmp_path):
     images = torch.randint(0, 256, (9, 3, 4, 4), dtype=torch.uint8)
     data = Data("digits", InMemory(images, torch.arange(9) % 2), InMemory(images, torch.arange(9) % 2), ("a", "b"))
-    recipe = Recipe(model="wide_resnet-10-1", epochs=1, batch=4, policy="none")  # its last layers see 1 x 1 of 4 x 4
+    recipe = Recipe(model="wide_resnet-10-1", epochs=1, batch=4, policy="none")  # its final layers have 1 x 1 pixels here
     with pytest.raises(ValueError, match="'wide_resnet-10-1' cannot normalize a single sample of 3 x 4 x 4: use another batch"):
         train(recipe, out=tmp_path / "run", splits=data)
-    for batch, parts in ((9, 8), (6, 3), (9, 4)):  # 9 in parts of 2; the last 3 in parts of 1; 9 in parts of 3, which would do
+    for batch, parts in ((9, 8), (6, 3), (9, 4)):  # 9 in parts of 2; the final 3 in parts of 1; 9 in parts of 3: allowed
         changed = replace(recipe, batch=batch, accumulate=parts)
         if (batch, parts) == (9, 4):
             train(changed, out=tmp_path / "parts", splits=data)
@@ -32,7 +32,7 @@ def test_a_last_batch_of_one_that_cannot_be_normalised_is_refused_at_once(tmp_pa
     train(replace(recipe, batch=5), out=tmp_path / "other", splits=data)
 
 
-def test_the_compiled_model_is_what_trains_and_scores(tmp_path, monkeypatch):
+def test_the_compiled_model_is_used_for_training_and_scoring(tmp_path, monkeypatch):
     calls = []
 
     def compiled(model):
@@ -43,14 +43,14 @@ def test_the_compiled_model_is_what_trains_and_scores(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "compile", compiled)
     recipe = replace(SMALL, policy="uncertain", epochs=1)
     train(recipe, out=tmp_path / "compiled", splits=few(), compile=True)
-    assert calls == [False, True] * 10  # a score, a step
+    assert calls == [False, True] * 10  # scoring, then a step
     train(recipe, out=tmp_path / "plain", splits=few())
     whole, other = final(tmp_path / "compiled"), final(tmp_path / "plain")
-    assert whole[0].keys() == other[0].keys()  # what is saved is the model's own
+    assert whole[0].keys() == other[0].keys()  # the names of the original model are saved
     assert whole[1]["metrics"] == other[1]["metrics"]
 
 
-def test_a_model_that_does_not_take_the_images_is_refused_before_it_trains(tmp_path, monkeypatch):
+def test_a_model_that_does_not_fit_the_images_is_refused_before_training(tmp_path, monkeypatch):
     fixed = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(32 * 32, 10))
     monkeypatch.setattr(models, "build", lambda *_: fixed)
     with pytest.raises(ValueError, match=r"model 'mlp' does not take images of 1 x 28 x 28 .*shapes cannot be multiplied"):
@@ -58,7 +58,7 @@ def test_a_model_that_does_not_take_the_images_is_refused_before_it_trains(tmp_p
     assert not (tmp_path / "run").exists()
 
 
-def test_a_share_of_the_images_is_evenly_spaced_and_at_least_two_batches(tmp_path):
+def test_a_fraction_of_the_images_is_evenly_spaced_and_has_two_batches(tmp_path):
     whole = load("digits")
     for fraction, batch, count in ((0.1, 20, 500), (0.001, 20, 40)):
         part = load_for(replace(SMALL, fraction=fraction, batch=batch))
@@ -69,7 +69,7 @@ def test_a_share_of_the_images_is_evenly_spaced_and_at_least_two_batches(tmp_pat
     assert len(load_run(tmp_path)[1].data.train) == 50
 
 
-def test_asking_for_the_same_bits_is_undone_afterwards(tmp_path):
+def test_deterministic_algorithms_are_switched_off_after_the_run(tmp_path):
     seen = []
     train(
         replace(SMALL, epochs=1),
@@ -82,7 +82,7 @@ def test_asking_for_the_same_bits_is_undone_afterwards(tmp_path):
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_validation_is_in_no_statistic(tmp_path):
+def test_validation_images_are_not_in_the_statistics(tmp_path):
     data = few()
     train(replace(SMALL, epochs=1, validation=50), out=tmp_path, splits=data)
     kept, _ = hold_out(data.train, 50, 0)
@@ -104,7 +104,7 @@ def test_unknown_names_are_refused(change, message, tmp_path):
         train(replace(SMALL, **change), out=tmp_path)
 
 
-def test_an_interruption_amid_torch_s_imports_stays_one(monkeypatch):
+def test_an_interruption_during_imports_of_torch_is_raised(monkeypatch):
     def half_imported(*_):
         raise AttributeError("module 'sympy' has no attribute 'printing'")
 

@@ -1,4 +1,4 @@
-"""What a run carries from step to step: the rate by its schedule, and which parameters decay."""
+"""The steps of a run: the schedule of the learning rate, and the parameters with weight decay."""
 
 from dataclasses import replace
 

@@ -25,15 +25,15 @@ def test_tensorboard_has_every_epoch_once_after_a_restart(tmp_path):
     with pytest.raises(Stopped):
         train(SMALL, out=tmp_path, splits=few(), tensorboard=True, on_step=lambda progress: progress.step == 25)
     summary = train(SMALL, out=tmp_path, splits=few(), tensorboard=True)
-    found = scalars(tmp_path)
-    assert [step for step, _ in found["test_accuracy"]] == [10, 20, 30]
-    assert [value for _, value in found["train_loss"]] == pytest.approx([row["train_loss"] for row in summary.metrics])
-    assert [value for _, value in found["lr"]] == pytest.approx([row["lr"] for row in summary.metrics])
-    last = 0.05 * (1 + math.cos(math.pi * (29 - 0.6) / (30 - 0.6)))  # of 30 steps, after a warm-up of 2 %
-    assert summary.metrics[-1]["lr"] == pytest.approx(last)
+    logged = scalars(tmp_path)
+    assert [step for step, _ in logged["test_accuracy"]] == [10, 20, 30]
+    assert [value for _, value in logged["train_loss"]] == pytest.approx([row["train_loss"] for row in summary.metrics])
+    assert [value for _, value in logged["lr"]] == pytest.approx([row["lr"] for row in summary.metrics])
+    final_lr = 0.05 * (1 + math.cos(math.pi * (29 - 0.6) / (30 - 0.6)))  # after 30 steps with a warm-up of 2 %
+    assert summary.metrics[-1]["lr"] == pytest.approx(final_lr)
 
 
-def test_tensorboard_that_is_not_there_is_said(tmp_path, monkeypatch):
+def test_a_missing_tensorboard_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r"pip install 'outspan\[track\]'"):
         train(SMALL, out=tmp_path, splits=few(), tensorboard=True)

@@ -169,9 +169,7 @@ def test_other_images_with_the_same_file_names_are_all_tested(tmp_path, run):
             (tmp_path / folder / name).mkdir(parents=True)
             for i in range(20):
                 pixel = np.full((8, 8), value + shift) + draw.integers(-5, 5, (8, 8))
-                Image.fromarray(pixel.astype(np.uint8)).save(
-                    tmp_path / folder / name / f"{i}.bmp"
-                )  # all files have the same size
+                Image.fromarray(pixel.astype(np.uint8)).save(tmp_path / folder / name / f"{i}.bmp")  # files of equal size
     options = ("--model", "mlp", "--set", "size=8", "--set", "epochs=1", "--set", "batch=8", "--policy", "none")
     run("train", "--data", tmp_path / "set", *options, "-o", tmp_path / "run")
     os.symlink(tmp_path / "absent", tmp_path / "set" / "dark" / "broken.bmp")

@@ -313,9 +313,7 @@ def test_a_folder_of_other_settings_is_refused(recipe, tmp_path):
         with pytest.raises(ValueError, match=rf"rotate-1.npy: {message}.*; remove it"):
             measure(recipe, transforms=["rotate"], seeds=range(2), out=out)
     damaged.unlink()
-    measure(
-        recipe, transforms=["rotate"], seeds=range(2), out=out
-    )  # only the missing model, which was first trained in a group
+    measure(recipe, transforms=["rotate"], seeds=range(2), out=out)  # only the missing model of a group is trained
     assert_close(*(torch.from_numpy(row) for path in (damaged, io.BytesIO(whole)) for row in np.load(path)))
     (out / "settings.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"settings.json: not the settings of a measurement"):

@@ -21,9 +21,7 @@ def test_a_file_of_weights_is_loaded(prefix, timm, tmp_path):
     assert (model[1].weight == 0.5).all()
     torch.manual_seed(5)
     fresh = models.build("timm:small", SHAPE, 3)
-    assert torch.equal(
-        model[2].weight, fresh[2].weight
-    )  # the classifier is new, with the same initial weights as without a file
+    assert torch.equal(model[2].weight, fresh[2].weight)  # the classifier is initialized as without a file
     assert not torch.equal(model[1].weight, fresh[1].weight)
     assert [one[:2] for one in timm] == [(3, 1)] * 3
 

@@ -149,9 +149,8 @@ def test_every_epoch_has_different_batches(tokenizer):
         batch_sets += [frozenset(rows.tolist()) for rows in batches]
         final_lengths.append(float(lengths[batches[-1]].float().mean()))
     assert len(set(batch_sets)) > 0.95 * len(batch_sets)
-    assert sum(final_lengths) / 30 == pytest.approx(
-        float(lengths.float().mean()), rel=0.15
-    )  # the smaller final batch has texts of all lengths
+    mean = float(lengths.float().mean())
+    assert sum(final_lengths) / 30 == pytest.approx(mean, rel=0.15)  # the smaller final batch has texts of all lengths
 
 
 def test_special_tokens_in_a_document_are_text(tokenizer):

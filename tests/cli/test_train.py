@@ -21,10 +21,7 @@ def test_one_class_is_refused(tiny, tmp_path, run):
 
 @pytest.mark.filterwarnings("ignore:only .baseline. crops")
 def test_a_warning_if_the_model_learns_nothing(tmp_path, run):
-    images, labels = (
-        np.zeros((20, 8, 8), dtype=np.uint8),
-        np.arange(20) % 5 // 3,
-    )  # equal images; 12 of one class, 8 of the other
+    images, labels = np.zeros((20, 8, 8), dtype=np.uint8), np.arange(20) % 5 // 3  # equal images; 12 of class 0, 8 of class 1
     np.savez(tmp_path / "all.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
     changes = ("--set", "epochs=1", "--set", "batch=20", "-o")
     output = run("train", "--data", tmp_path / "all.npz", "--model", "mlp", "--policy", "none", *changes, tmp_path / "run")
@@ -67,15 +64,15 @@ def test_ignored_keys_are_named(tiny, tmp_path, monkeypatch, run_command):
     monkeypatch.setattr(progress, "_PAUSE", float("inf"))  # no progress lines, even on a slow machine
     changes = ("--set", "epochs=1", "--set", "magnitude=3", "--set", "candidates=8", "--set", "batch=20")
     options = ("--data", tiny, "--model", "mlp", "--policy", "randaugment", *changes, "-o", tmp_path / "run")
-    _, _, err = run_command("train", *options)
+    with pytest.warns(UserWarning, match="policy randaugment ignores these keys: candidates$"):
+        _, _, err = run_command("train", *options)
     assert err.splitlines() == [
-        "outspan: policy randaugment ignores these keys: candidates",
         "60 train and 60 test images, 2 classes, 1 x 8 x 8; model mlp, 6,702 parameters; policy randaugment; device cpu",
     ]
 
 
 def test_an_output_path_that_is_a_file_is_refused(tiny, run):
-    assert "File exists" in run("train", "--data", tiny, "-o", tiny, code=2)
+    assert "out must be the path of a folder, got the file" in run("train", "--data", tiny, "-o", tiny, code=2)
 
 
 def test_ctrl_c_saves_a_checkpoint(tiny, tmp_path):

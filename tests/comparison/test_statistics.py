@@ -27,6 +27,11 @@ def test_a_lead_is_significant_only_beyond_its_margin():
         "`uncertain` leads `none` by 5.00 points. With one seed per policy the significance is unknown.",
         "`random` trails `uncertain` by 15.00 points.",
     ]
+    assert describe_lead({"none": [0.9, 0.8], "baseline": [0.9, 0.8], "random": [0.8, 0.9]}) == [
+        "`none` and `baseline` are equal.",
+        "`none` and `random` are equal (0.00 ± 127.06 points).",
+        "Use `none` or `baseline` or `random`: they are not significantly different with 2 seeds.",
+    ]
     assert describe_lead({"none": [0.9]}) == ["Only one policy: nothing to compare."]
 
 

@@ -67,6 +67,13 @@ def test_measuring_fewer_transforms_keeps_earlier_results(few, tmp_path):
     assert (list(result.transforms), result.unfinished) == (["blur"], ("invert", "rotate"))
 
 
+def test_the_repr_of_a_result_is_short(few, tmp_path):
+    result = outspan.measure(data=str(few), epochs=1, transforms=["rotate"], seeds=2, out=tmp_path / "m")
+    assert "tensor" not in repr(result)
+    assert "rotate" in repr(result)
+    assert len(repr(result)) < 5000
+
+
 def test_a_core_set_is_written_as_a_recipe(few, tmp_path):
     result = find_core_set(data=str(few), model="mlp-5", transforms=["rotate", "invert"], seeds=2, epochs=2, out=tmp_path)
     assert json.loads((tmp_path / "core.json").read_text()) == result.as_dict()

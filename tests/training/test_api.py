@@ -176,3 +176,17 @@ def test_an_image_folder_is_trained_and_evaluated(tmp_path):
     outspan.train(data=str(tmp_path / "photos"), **keys, out=tmp_path / "run", device="cpu")
     result = outspan.evaluate(tmp_path / "run", device="cpu")
     assert result.tested.part.value == "test split"
+
+
+def test_keys_without_effect_are_named(tmp_path):
+    with pytest.warns(UserWarning, match="^policy none ignores these keys: candidates, magnitude$"):
+        outspan.train(**KEYS, candidates=8, magnitude=3, out=tmp_path / "run", device="cpu")
+    with pytest.warns(UserWarning, match="^optimizer adamw ignores the key momentum$"):
+        outspan.train(**KEYS, optimizer="adamw", momentum=0.5, out=tmp_path / "adamw", device="cpu")
+    keys = {key: value for key, value in KEYS.items() if key != "policy"}
+    with pytest.warns(UserWarning, match="^policy none, random ignores these keys: magnitude$"):
+        outspan.compare(**keys, policies="none,random", seeds=1, depth=1, magnitude=3, out=tmp_path / "compared", device="cpu")
+    with pytest.warns(UserWarning, match="^measure ignores these keys: candidates$"):
+        outspan.measure(**keys, transforms="rotate", seeds=2, candidates=8, out=tmp_path / "measured", device="cpu")
+    with pytest.warns(UserWarning, match="policy `baseline` has no transforms for data `digits`: it is the same as `none`"):
+        outspan.compare(**keys, policies="none,baseline", seeds=1, out=tmp_path / "baseline", device="cpu")

@@ -43,14 +43,13 @@ def train_command(
     """
     from outspan.config import build_recipe, read_changes, scaled
     from outspan.data.sets import noun_of
-    from outspan.policies.table import check_recipe, ignored_keys
+    from outspan.policies.table import check_recipe, warn_ignored_keys
     from outspan.training.train import train
 
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
     built = build_recipe(recipe, read_changes([*options, *(changes or [])]), noun_of)
     check_recipe(built)
-    if unused := ignored_keys(read_changes(changes or []), built.policy):
-        echo(f"outspan: policy {built.policy} ignores these keys: {', '.join(unused)}", err=True)
+    warn_ignored_keys(read_changes(changes or []), built, [built.policy])
     with training_progress(reads=True) as on_step:
         summary = train(
             scaled(built, scale),

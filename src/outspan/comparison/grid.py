@@ -13,6 +13,7 @@ from outspan.config import Recipe, Value, build_recipe, read_values, with_values
 from outspan.data.sets import load_for, noun_of
 from outspan.devices import find_device
 from outspan.files import output_folder, write_json
+from outspan.policies.table import warn_ignored_keys
 from outspan.recipe_keys import RecipeKeys
 from outspan.training import Diverged, OnStep
 from outspan.training.pool import Watch, no_progress, run_all, run_with_title
@@ -57,6 +58,8 @@ def build_grid(
     has_lr = "lr" in values or (isinstance(recipe, Recipe) and "lr" not in recipe.unset)
     if "optimizer" in axes and not has_lr:
         raise ValueError(f"{source}a grid over optimizers needs lr, because their default rates differ: set lr")
+    policies = axes.get("policy", [base.policy])
+    warn_ignored_keys({**keys, **axes}, base, list(map(str, policies)), stacklevel=4)
     points(base, axes)  # refuses a wrong point before any is trained
     return base, axes
 

@@ -17,7 +17,14 @@ from outspan.data.sets import load_for, noun_of
 from outspan.devices import find_device
 from outspan.files import output_folder
 from outspan.messages import shown
-from outspan.policies.table import check_noun, check_recipe, find_policy, policies_with_crops
+from outspan.policies.table import (
+    check_noun,
+    check_recipe,
+    find_policy,
+    policies_with_crops,
+    policies_without_transforms,
+    warn_ignored_keys,
+)
 from outspan.recipe_keys import RecipeKeys
 from outspan.training.pool import Watch, no_progress, run_all, run_with_title
 from outspan.training.train import train
@@ -79,6 +86,7 @@ def compare(
     check_equal(equal, minutes, budgets)
     shared, folder, device = build_recipe(recipe, keys, noun_of), output_folder(out), str(find_device(device))
     recipes = _recipes(shared, _policy_names(policies))
+    warn_ignored_keys(keys, shared, list(recipes))
     planned = {(1.0, name): one for name, one in recipes.items()}
     if equal == "time":
         with watch("timing a step of each policy") as on_step:
@@ -146,6 +154,8 @@ def _recipes(recipe: Recipe, policies: Sequence[str]) -> dict[str, Recipe]:
         recipes[name] = replace(recipe, policy=name, policy_file=policy_file)
         check_recipe(recipes[name])
         check_noun(recipes[name], noun_of(recipe.data))
+    for name in policies_without_transforms(recipes, recipe.data):
+        warnings.warn(f"policy `{name}` has no transforms for data `{recipe.data}`: it is the same as `none`", stacklevel=3)
     cropped = policies_with_crops(recipes, recipe.data)
     if cropped and len(cropped) < len(recipes) and recipe.defaults == "none":
         fair = "For a fair comparison set defaults to flip or cifar-cutout, e.g. `--set defaults=flip`."

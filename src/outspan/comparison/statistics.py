@@ -65,10 +65,10 @@ def describe_lead(accuracies: Mapping[str, Sequence[float]]) -> list[str]:
     if len(accuracies) < 2:
         return ["Only one policy: nothing to compare."]
     differences = compute_differences(accuracies)[: len(accuracies) - 1]  # those of the best policy
-    best, second = differences[0].better, differences[0].worse
+    best = differences[0].better
     if differences[0].margin is None:
         unknown = "With one seed per policy the significance is unknown."
-        return [f"`{best}` leads `{second}` by {differences[0]}. {unknown}", *_describe_trailing(differences[1:])]
+        return [f"{_describe_first(differences[0])} {unknown}", *_describe_trailing(differences[1:])]
     level = [f"`{one.worse}`" for one in differences if not one.significant]
     seeds = len(accuracies[best])
     if level:
@@ -76,14 +76,25 @@ def describe_lead(accuracies: Mapping[str, Sequence[float]]) -> list[str]:
     else:
         advice = f"Use `{best}`: it is significantly better than all others."
     return [
-        f"`{best}` leads `{second}` by {differences[0]}{_verdict(differences[0])}",
+        _describe_first(differences[0]),
         *_describe_trailing(differences[1:]),
         advice,
     ]
 
 
+def _describe_first(first: Difference) -> str:
+    return _describe_equal(first) or f"`{first.better}` leads `{first.worse}` by {first}{_verdict(first)}"
+
+
 def _describe_trailing(differences: Sequence[Difference]) -> list[str]:
-    return [f"`{one.worse}` trails `{one.better}` by {one}{_verdict(one)}" for one in differences]
+    return [_describe_equal(one) or f"`{one.worse}` trails `{one.better}` by {one}{_verdict(one)}" for one in differences]
+
+
+def _describe_equal(one: Difference) -> str:
+    """Return a sentence for two policies whose means are equal in hundredths of a point, and "" for others."""
+    if round(100 * one.mean, 2):
+        return ""
+    return f"`{one.better}` and `{one.worse}` are equal{f' ({one})' if one.margin else ''}."
 
 
 def _verdict(difference: Difference) -> str:

@@ -1,5 +1,6 @@
 """Readers of the published data sets. Each takes the folder that holds all data sets. `SETS` in sets.py names them."""
 
+import warnings
 from importlib.resources import files
 from pathlib import Path
 
@@ -87,4 +88,9 @@ def read_arrays(name: str, path: Path) -> Data:
     count = int(train.labels.max()) + 1 if len(train) else 0
     if count > _MAX_CLASSES:
         raise ValueError(f"{name}: labels must lie below {_MAX_CLASSES:,}, got {count - 1}")
+    present = set(train.labels.tolist())
+    if missing := [str(label) for label in range(count) if label not in present]:
+        how = "subtract 1 from all labels" if missing == ["0"] else "number the classes without gaps"
+        classes = f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}"
+        warnings.warn(f"{name}: no train image has label {classes}, so the model learns nothing about it: {how}", stacklevel=2)
     return Data(name, train, test, tuple(map(str, range(count))))

@@ -1,7 +1,7 @@
 """The effect of each transform on error, instability and accuracy, compared with the baseline."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -47,7 +47,7 @@ class EnsembleScores:
     error: Estimate  # of the majority vote
     instability: Estimate
     ties: int
-    by_class: Mapping[str, Scores]
+    by_class: Mapping[str, Scores] = field(repr=False)
     first_seeds: Scores | None = None  # of the first 3 seeds alone, if there are more
 
     def as_dict(self) -> dict[str, Json]:
@@ -104,7 +104,7 @@ class Measurement:
     info: StudyInfo
     baseline: EnsembleScores
     transforms: Mapping[str, TransformResult]
-    predictions: Mapping[str, Predictions]  # of the baseline and of each transform
+    predictions: Mapping[str, Predictions] = field(repr=False)  # of the baseline and of each transform
     earlier: tuple[str, ...] = ()  # transforms in `transforms` that an earlier call in the same folder measured
     unfinished: tuple[str, ...] = ()  # transforms of which the folder has only some seeds; they are not in `transforms`
 

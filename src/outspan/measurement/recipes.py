@@ -9,7 +9,7 @@ from types import MappingProxyType
 from outspan.config import Recipe, build_recipe, default_recipe, read_values, with_values
 from outspan.data.sets import noun_of
 from outspan.messages import shown
-from outspan.policies.table import TRANSFORM_SETS
+from outspan.policies.table import TRANSFORM_SETS, warn_ignored_keys
 from outspan.recipe_keys import StudyKeys
 from outspan.training.setup import with_absolute_paths
 from outspan.transforms.table import BY_NOUN, Transform, find
@@ -30,13 +30,16 @@ def study_recipe(study: str, recipe: Recipe | Path | str | None, keys: StudyKeys
     """
     check_keys(study, keys)
     if isinstance(recipe, Recipe):
-        return with_absolute_paths(build_recipe(recipe, keys, noun_of))
+        built = build_recipe(recipe, keys, noun_of)
+        warn_ignored_keys(keys, built, ["sequence"], subject=study, stacklevel=4)
+        return with_absolute_paths(built)
     stored = {} if recipe is None else read_values(Path(recipe))
     # A value of "none" is no augmentation, so nothing is ignored.
     if ignored := [key for key, value in stored.items() if key in SET_BY_STUDIES and value != "none"]:
         names = ", ".join(ignored)
         warnings.warn(f"{study} sets these keys itself and ignores their values in {recipe}: {names}", stacklevel=3)
     built = build_recipe(recipe, keys, noun_of)
+    warn_ignored_keys(keys, built, ["sequence"], subject=study, stacklevel=4)
     defaults = {key: value for key, value in _STUDY_DEFAULTS[noun_of(built.data)].items() if key not in {**stored, **keys}}
     return with_absolute_paths(with_values(built, defaults))
 

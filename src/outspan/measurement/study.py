@@ -32,8 +32,8 @@ class StudyResult:
     settings: StudySettings
     seeds: Sequence[int]
     classes: Sequence[str]
-    predictions: Mapping[str, Predictions]  # by configuration
-    margins: Mapping[str, Float32[Tensor, "k n"]] = field(default_factory=dict)  # by configuration
+    predictions: Mapping[str, Predictions] = field(repr=False)  # by configuration
+    margins: Mapping[str, Float32[Tensor, "k n"]] = field(default_factory=dict, repr=False)  # by configuration
     noun: str = "images"  # what the samples are called
 
 

@@ -1,6 +1,7 @@
 """The policies of recipes and the command line, by name. A new policy is its code and one line in POLICIES."""
 
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -237,12 +238,28 @@ def check_noun(recipe: Recipe, noun: str) -> None:
 def ignored_keys(keys: Iterable[str], policy: str) -> list[str]:
     """Return the keys that only other policies read."""
     others = {key for spec in POLICIES.values() for key in spec.keys}
-    return [key for key in keys if key in others and key not in POLICIES[policy].keys]
+    return [key for key in keys if key in others and key not in find_policy(policy).keys]
+
+
+def warn_ignored_keys(
+    keys: Collection[str], recipe: Recipe, policies: Sequence[str], *, subject: str = "", stacklevel: int = 3
+) -> None:
+    """Warn about keys that were set but have no effect in runs of a recipe with these policies."""
+    if ignored := [key for key in keys if all(ignored_keys([key], policy) for policy in policies)]:
+        subject = subject or f"policy {', '.join(policies)}"
+        warnings.warn(f"{subject} ignores these keys: {', '.join(ignored)}", stacklevel=stacklevel)
+    if "momentum" in keys and recipe.optimizer == "adamw":
+        warnings.warn("optimizer adamw ignores the key momentum", stacklevel=stacklevel)
 
 
 def policies_with_crops(policies: Iterable[str], data: str) -> list[str]:
     """Return the policies that crop and flip the images of a data set without any `defaults`."""
     return [name for name in policies if POLICIES[name].crops and _BENCHMARKS.get(data) != "none"]
+
+
+def policies_without_transforms(policies: Iterable[str], data: str) -> list[str]:
+    """Return the policies other than `none` that have no transforms of their own for a data set."""
+    return [name for name in policies if POLICIES[name].crops and _BENCHMARKS.get(data) == "none"]
 
 
 def augmentation_of(recipe: Recipe) -> str:

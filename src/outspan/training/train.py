@@ -10,6 +10,7 @@ from outspan import devices
 from outspan.config import Recipe, build_recipe
 from outspan.data.sets import Data, load_for, noun_of
 from outspan.files import output_folder, remove_partials
+from outspan.policies.table import warn_ignored_keys
 from outspan.recipe_keys import RecipeKeys
 from outspan.shapes import describe
 from outspan.training import OnStep, checkpoint
@@ -67,6 +68,7 @@ def train(
     folder, where = output_folder(out), devices.find_device(device)
     with use_algorithms(deterministic=deterministic):
         built = with_absolute_paths(build_recipe(recipe, keys, noun_of))
+        warn_ignored_keys(keys, built, [built.policy])
         if not isinstance(splits, Data | None):
             raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
         data = load_for(built, skip_bad=skip_bad) if splits is None else splits

@@ -1,4 +1,4 @@
-"""Recipes: typed, complete, and refused by name."""
+"""Recipes: their types, defaults, files, and errors."""
 
 import contextlib
 import copy
@@ -51,14 +51,14 @@ def test_a_recipe_is_read_from_toml(tmp_path):
         Recipe(policy="sequence", transforms="rotate,cutout", epochs=100),
     ],
 )
-def test_a_recipe_that_is_written_comes_back(recipe, tmp_path):
+def test_a_written_recipe_is_read_unchanged(recipe, tmp_path):
     path = tmp_path / "r.toml"
     path.write_text(write_recipe(recipe, "one line", "another"), encoding="utf-8")
     assert path.read_text(encoding="utf-8").startswith("# one line\n# another\n")
     assert read_recipe(path) == recipe
 
 
-def test_adamw_has_a_rate_of_its_own(tmp_path):
+def test_adamw_has_its_own_learning_rate(tmp_path):
     path = tmp_path / "r.toml"
     path.write_text('optimizer = "adamw"')
     assert build_recipe(path).lr == build_recipe(None, {"optimizer": "adamw"}).lr == 1e-3
@@ -110,7 +110,7 @@ def test_a_recipe_is_built_from_defaults_then_a_file_then_keywords(tmp_path):
         build_recipe(None, {"epoch": 3})
 
 
-def test_an_old_key_is_refused_with_its_new_name_and_read_where_it_is_stored(tmp_path):
+def test_an_old_key_is_refused_with_its_new_name_but_read_from_stored_files(tmp_path):
     path = tmp_path / "r.toml"
     path.write_text("share = 0.5")
     for build in (
@@ -125,7 +125,7 @@ def test_an_old_key_is_refused_with_its_new_name_and_read_where_it_is_stored(tmp
     assert set(RENAMED.values()) <= set(KEYS)
 
 
-def test_text_is_read_as_its_fields_type():
+def test_text_is_converted_to_the_type_of_its_key():
     assert with_values(Recipe(), {"lr": "0.2", "epochs": "7", "select": "0.5"}) == Recipe(lr=0.2, epochs=7, select="0.5")
 
 
@@ -149,7 +149,7 @@ def test_text_is_read_as_its_fields_type():
         ("fraction = 0", r"fraction is out of range, got 0.0 \(allowed: \(0, 1\]\)"),
     ],
 )
-def test_what_makes_no_sense_is_refused(text, message, tmp_path):
+def test_invalid_recipes_are_refused(text, message, tmp_path):
     path = tmp_path / "r.toml"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
@@ -187,7 +187,7 @@ EXTREMES = ("inf", "-inf", "nan", "1e320", "-1e320", "1e-320", "-1", "0", str(2*
 
 
 @pytest.mark.parametrize("key", NUMERIC)
-def test_no_extreme_value_is_more_than_a_refusal_by_name(key, tmp_path, unchecked):
+def test_extreme_values_are_accepted_or_refused_by_name(key, tmp_path, unchecked):
     refused = 0
     literal = [10**400, 10**5000, 2**63, -1, 0, 1e308, -1e308, float("inf"), float("nan"), None, [], "text"]
     for text in EXTREMES:
@@ -223,17 +223,17 @@ def test_a_run_starts_at_the_limits_of_every_number(key, tmp_path, one_thread):
     data = Data("few", InMemory(images, labels), InMemory(images, labels), ("a", "b"))
     for number, end in enumerate((allowed.low, allowed.high)):
         value = NUMERIC[key](end)
-        if not allowed.holds(value):  # an open end
+        if not allowed.holds(value):  # an open interval
             value = math.nextafter(value, 0.5)
         candidates = {"candidates": 1024} if key == "keep" else {}
         recipe = Recipe(
             model="mlp-2", policy=policies.get(key, "random"), epochs=2, batch=4, transforms="geometric", **candidates
         )
-        with contextlib.suppress(Stopped, ValueError):  # a loss that is not finite, more validation than images
+        with contextlib.suppress(Stopped, ValueError):  # the loss is not finite, or validation is larger than the data
             train(with_values(recipe, {key: value}), out=tmp_path / str(number), splits=data, on_step=lambda _: True)
 
 
-def test_a_missing_file_is_said(tmp_path):
+def test_a_missing_file_raises_an_error(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         read_recipe(tmp_path / "none.toml")
     with pytest.raises(ValueError, match="recipe file 'digits' not found; for a data set use --data digits"):
@@ -242,7 +242,7 @@ def test_a_missing_file_is_said(tmp_path):
         read_recipe(tmp_path)
 
 
-def test_a_scaled_recipe_keeps_at_least_one_of_each():
+def test_a_scaled_recipe_has_at_least_one_epoch():
     small = scaled(Recipe(epochs=200, validation=5000), 0.001)
     assert (small.epochs, small.fraction, small.validation) == (1, 0.001, 5)
     assert scaled(Recipe(epochs=60), 0.05) == Recipe(epochs=3, fraction=0.05)
@@ -252,11 +252,11 @@ def test_a_scaled_recipe_keeps_at_least_one_of_each():
             scaled(Recipe(), scale)
 
 
-def test_the_last_batch_of_an_epoch_may_be_smaller():
+def test_the_final_batch_of_an_epoch_may_be_smaller():
     assert [Recipe(batch=20).steps_per_epoch(samples) for samples in (1, 20, 21, 40)] == [1, 1, 2, 2]
 
 
-def test_differences_are_shown():
+def test_differences_of_recipes():
     assert changed_keys(Recipe(), Recipe(lr=0.2, seed=3)) == {"seed": (0, 3), "lr": (0.1, 0.2)}
     assert "transforms" in KEYS
 
@@ -264,7 +264,7 @@ def test_differences_are_shown():
 @pytest.mark.parametrize(
     "path", sorted((Path(__file__).parent.parent / "recipes").glob("[!i]*.toml")), ids=lambda path: path.stem
 )
-def test_every_recipe_of_images_can_be_run(path):
+def test_every_recipe_for_images_can_be_run(path):
     recipe = read_recipe(path)
     side = InMemory(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4) % 2)
     data = Data(recipe.data, side, side, ("a", "b"))

@@ -1,4 +1,4 @@
-"""Fetching, against a server that breaks off, forgets ranges, and sends the wrong file."""
+"""Downloads from a server that interrupts transfers, ignores ranges, and sends wrong files."""
 
 import hashlib
 import io
@@ -42,7 +42,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    """A server on this machine, and a data set of one file on it."""
+    """Start a local server, and define a data set of one file on it."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
         made.files, made.asked, made.resumes, made.at_most = {"/a.bin": BODY}, [], True, len(BODY)
         thread = threading.Thread(target=made.serve_forever)
@@ -60,17 +60,17 @@ def server(monkeypatch):
         thread.join()
 
 
-def test_a_set_comes_whole(server, tmp_path):
+def test_a_data_set_is_downloaded(server, tmp_path):
     seen = []
     folder = fetch("toy", tmp_path / "deep" / "er", on_bytes=lambda *told: seen.append(told))
     assert (folder / "a.bin").read_bytes() == BODY
     assert seen[-1] == ("a.bin", len(BODY), len(BODY))
     assert [path.name for path in folder.parent.iterdir()] == ["toy"]
     assert fetch("toy", folder.parent) == folder
-    assert len(server.asked) == 1  # it was there
+    assert len(server.asked) == 1  # the file existed already
 
 
-def test_what_broke_off_goes_on(server, tmp_path):
+def test_an_interrupted_download_resumes(server, tmp_path):
     server.at_most = 300_000
     for here in (300_000, 600_000, 900_000):
         with pytest.raises(
@@ -82,7 +82,7 @@ def test_what_broke_off_goes_on(server, tmp_path):
     assert server.asked == [None, "bytes=300000-", "bytes=600000-", "bytes=900000-"]
 
 
-def test_a_server_that_forgets_ranges_starts_over(server, tmp_path):
+def test_a_server_without_ranges_sends_the_whole_file(server, tmp_path):
     server.at_most, server.resumes = 300_000, False
     with pytest.raises(ValueError, match="download interrupted after 300,000 bytes"):
         fetch("toy", tmp_path)
@@ -90,32 +90,32 @@ def test_a_server_that_forgets_ranges_starts_over(server, tmp_path):
     assert (fetch("toy", tmp_path) / "a.bin").read_bytes() == BODY
 
 
-def test_a_file_that_was_whole_but_not_yet_named_is_taken(server, tmp_path):
+def test_a_complete_partial_file_is_used(server, tmp_path):
     (tmp_path / "toy.partial").mkdir()
     (tmp_path / "toy.partial" / "a.bin.partial").write_bytes(BODY)
     assert (fetch("toy", tmp_path) / "a.bin").read_bytes() == BODY
 
 
-def test_another_file_is_refused_and_removed(server, tmp_path):
+def test_a_file_with_a_wrong_digest_is_refused_and_removed(server, tmp_path):
     server.publish("/a.bin", BODY, digest="0" * 64)
     with pytest.raises(ValueError, match=r"its SHA-256 is [0-9a-f]{64}, expected 0{64}; it was removed"):
         fetch("toy", tmp_path)
     assert list((tmp_path / "toy.partial").iterdir()) == []
 
 
-def test_what_the_server_says_is_said(server, tmp_path):
+def test_the_status_of_the_server_is_in_the_message(server, tmp_path):
     server.files.clear()
     with pytest.raises(ValueError, match=r"/a\.bin: the server answered 404"):
         fetch("toy", tmp_path)
 
 
-def test_no_server_is_said(tmp_path, monkeypatch):
+def test_a_missing_server_raises_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SETS", toy(Source("http://127.0.0.1:9/a.bin", "0" * 64)))
     with pytest.raises(ValueError, match="download interrupted after 0 bytes"):
         fetch("toy", tmp_path)
 
 
-def test_archives_are_unpacked_without_their_folder_and_within_ours(server, tmp_path):
+def test_archives_are_unpacked_inside_the_data_folder_only(server, tmp_path):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name in ("set/one.bin", "set/deep/two.bin", "../../three.bin", "/four.bin", "set/../../five.bin", "set"):
@@ -135,7 +135,7 @@ def test_archives_are_unpacked_without_their_folder_and_within_ours(server, tmp_
         fetch("toy", tmp_path / "c")
 
 
-def test_a_kill_between_unpacking_and_the_rename_costs_no_other_download(server, tmp_path, monkeypatch):
+def test_a_kill_after_unpacking_needs_no_second_download(server, tmp_path, monkeypatch):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         archive.addfile(tarfile.TarInfo("set/one.bin"), io.BytesIO())
@@ -154,18 +154,18 @@ def test_a_kill_between_unpacking_and_the_rename_costs_no_other_download(server,
     with pytest.raises(KeyboardInterrupt):
         fetch("toy", tmp_path)
     folder = fetch("toy", tmp_path)
-    assert calls == ["rename", "sync", "killed", "sync", "rename"]  # of the archive, then of the folder
+    assert calls == ["rename", "sync", "killed", "sync", "rename"]  # for the archive, then for the folder
     assert len(server.asked) == 1
     assert [path.name for path in folder.iterdir()] == ["one.bin"]
 
     def refuse(*_, **__):
-        raise OSError(30, "Read-only file system")  # of a mount: also for a file that is not there
+        raise OSError(30, "Read-only file system")  # a read-only mount raises it also for a missing file
 
     monkeypatch.setattr(module.Path, "unlink", refuse)
     assert fetch("toy", tmp_path) == folder
 
 
-def test_a_full_disk_is_said_with_the_path(server, tmp_path, monkeypatch):
+def test_a_full_disk_raises_an_error_with_the_path(server, tmp_path, monkeypatch):
     def fill(_):
         raise OSError(28, "No space left on device")
 

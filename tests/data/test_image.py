@@ -1,4 +1,4 @@
-"""Single image files: what is written is what is read back."""
+"""Single image files: they are read as they were written."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from conftest import make_images
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_an_image_survives_a_file(channels, tmp_path):
+def test_a_written_image_is_read_unchanged(channels, tmp_path):
     image = make_images(0, 1, channels, 5, 7)
     outspan.write_image(image, tmp_path / "a.png")
     assert torch.equal(outspan.read_image(str(tmp_path / "a.png")), image)

@@ -1,4 +1,4 @@
-"""Files to classify: found in folders, read, and refused one by one."""
+"""Files to classify: listed in folders, read, and refused by name."""
 
 import pytest
 from PIL import Image
@@ -24,7 +24,7 @@ def test_images_are_listed_and_read_for_the_shape_of_a_model(tmp_path):
     assert read_files(paths[:1], "images", (3, 5, 6), Recipe(), errors.append) == ([], None)
 
 
-def test_what_is_no_input_is_refused(tmp_path):
+def test_invalid_inputs_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("text,label")
     with pytest.raises(ValueError, match=r"a\.csv: a table, which predict does not support yet; write one text per file"):
         list_files([tmp_path / "a.csv"], "texts")

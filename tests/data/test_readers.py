@@ -1,4 +1,4 @@
-"""Readers on small files made in the official formats, whole and broken."""
+"""Readers on small generated files in the official formats, complete and damaged."""
 
 import gzip
 import shutil
@@ -18,7 +18,7 @@ from outspan.data import decode, folders, readers, sets
 from outspan.data.image_files import Files
 
 
-def test_idx_plain_and_zipped(tmp_path):
+def test_idx_plain_and_compressed(tmp_path):
     array = DRAW.integers(0, 256, (4, 3, 2), dtype=np.uint8)
     (tmp_path / "plain").write_bytes(idx(array))
     (tmp_path / "zipped.gz").write_bytes(gzip.compress(idx(array)))
@@ -40,7 +40,7 @@ def test_idx_of_another_size_is_refused(data, message, tmp_path):
         readers.read_idx(tmp_path / "file", (4, 3))
 
 
-def test_a_torn_gzip_is_refused(tmp_path):
+def test_an_incomplete_gzip_is_refused(tmp_path):
     (tmp_path / "file.gz").write_bytes(gzip.compress(idx(np.zeros((4, 3), np.uint8)))[:-9])
     with pytest.raises(ValueError, match=r"file\.gz: not a whole gzip file"):
         readers.read_idx(tmp_path / "file", (4, 3))
@@ -54,9 +54,9 @@ def test_cifar_binary(label_bytes, tmp_path):
     labels = DRAW.integers(0, 10, (5, label_bytes), dtype=np.uint8)
     records = np.concatenate([labels, images.reshape(5, -1)], axis=1)
     (tmp_path / "batch.bin").write_bytes(records.tobytes())
-    found, their = readers.read_cifar([tmp_path / "batch.bin"] * 2, label_bytes=label_bytes, records=5)
-    assert np.array_equal(found[:5].numpy(), images)
-    assert their.tolist() == labels[:, -1].tolist() * 2
+    pixels, classes = readers.read_cifar([tmp_path / "batch.bin"] * 2, label_bytes=label_bytes, records=5)
+    assert np.array_equal(pixels[:5].numpy(), images)
+    assert classes.tolist() == labels[:, -1].tolist() * 2
     records[2, label_bytes - 1] = 200
     (tmp_path / "batch.bin").write_bytes(records.tobytes())
     with pytest.raises(ValueError, match="labels must lie below"):
@@ -70,16 +70,16 @@ def test_svhn_mat(packed, tmp_path):
     images = DRAW.integers(0, 256, (32, 32, 3, 6), dtype=np.uint8)
     labels = np.array([[1], [2], [10], [9], [5], [10]], dtype=np.uint8)
     (tmp_path / "a.mat").write_bytes(mat({"X": images, "y": labels}, packed=packed))
-    found, their = readers.read_svhn(tmp_path / "a.mat")
-    assert np.array_equal(found.numpy(), images.transpose(3, 2, 0, 1))
-    assert their.tolist() == [1, 2, 0, 9, 5, 0]
+    pixels, classes = readers.read_svhn(tmp_path / "a.mat")
+    assert np.array_equal(pixels.numpy(), images.transpose(3, 2, 0, 1))
+    assert classes.tolist() == [1, 2, 0, 9, 5, 0]
     (tmp_path / "a.mat").write_bytes(mat({"X": images, "y": labels + 1.0}))
     with pytest.raises(ValueError, match=r"labels must lie in \[1, 10\], got 2 to 11"):
         readers.read_svhn(tmp_path / "a.mat")
 
 
 @given(cut=st.integers(0, 400), flips=st.lists(st.tuples(st.integers(0, 390), st.integers(1, 255)), max_size=3))
-def test_a_broken_mat_is_a_value_error_or_arrays(cut, flips):
+def test_a_damaged_mat_gives_arrays_or_a_value_error(cut, flips):
     data = bytearray(mat({"X": np.zeros((2, 2), np.uint8), "y": np.ones((3, 1))}, packed=False))
     for position, change in flips:
         data[position % len(data)] ^= change
@@ -116,7 +116,7 @@ def test_npz_in_every_layout(tmp_path):
         ({"train_labels": np.array([None, 1], dtype=object)}, "allow_pickle"),
     ],
 )
-def test_npz_that_does_not_fit_is_refused(change, message, tmp_path, unchecked):
+def test_npz_with_inconsistent_arrays_is_refused(change, message, tmp_path, unchecked):
     arrays = {"train_images": np.zeros((2, 4, 4), np.uint8), "train_labels": np.zeros(2, int)}
     arrays |= {"test_images": np.zeros((2, 4, 4), np.uint8), "test_labels": np.zeros(2, int), **change}
     np.savez(tmp_path / "a.npz", **arrays)
@@ -124,7 +124,21 @@ def test_npz_that_does_not_fit_is_refused(change, message, tmp_path, unchecked):
         sets.load(str(tmp_path / "a.npz"))
 
 
-def test_npz_that_is_none_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ((1, 2, 3), r"a\.npz: no train image has label 0, so .*: subtract 1 from all labels"),
+        ((0, 3, 9), r"no train image has label 1, 2, 4, 5, 6, …, so .*: number the classes without gaps"),
+    ],
+)
+def test_npz_with_a_class_without_images_is_warned_about(labels, message, tmp_path):
+    images = np.zeros((3, 4, 4), np.uint8)
+    np.savez(tmp_path / "a.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    with pytest.warns(UserWarning, match=message):
+        assert len(sets.load(str(tmp_path / "a.npz")).classes) == max(labels) + 1
+
+
+def test_a_file_that_is_not_npz_is_refused(tmp_path):
     (tmp_path / "a.npz").write_bytes(b"not a zip")
     with pytest.raises(ValueError, match=r"a\.npz: not an \.npz file, which is a zip archive of arrays"):
         sets.load(str(tmp_path / "a.npz"))
@@ -142,7 +156,7 @@ def folder(root: Path) -> Path:
     return root
 
 
-def test_folders_of_mixed_sizes_are_made_one_size(tmp_path):
+def test_images_of_a_folder_are_resized_to_one_size(tmp_path):
     data = sets.load(str(folder(tmp_path)), size=16)
     assert (len(data.train), data.train.shape) == (6, (3, 16, 16))
     assert data.classes == ("cats", "dogs")
@@ -153,9 +167,9 @@ def test_folders_of_mixed_sizes_are_made_one_size(tmp_path):
 
 
 @given(width=st.integers(1, 5000), height=st.integers(1, 5000), to=st.tuples(st.integers(1, 400), st.integers(1, 400)))
-@example(width=30, height=29, to=(28, 28))  # these left the image by a rounding error
+@example(width=30, height=29, to=(28, 28))  # here a rounding error was outside the image
 @example(width=225, height=300, to=(224, 224))
-def test_the_centre_lies_inside(width, height, to):
+def test_the_centre_crop_is_inside_the_image(width, height, to):
     left, top, right, bottom = decode.center_box(width, height, *to)
     assert 0 <= left < right <= width
     assert 0 <= top < bottom <= height
@@ -163,7 +177,7 @@ def test_the_centre_lies_inside(width, height, to):
     assert right - left == pytest.approx(width) or bottom - top == pytest.approx(height)
 
 
-def test_folders_that_do_not_fit_are_refused(tmp_path):
+def test_invalid_folders_are_refused(tmp_path):
     root = folder(tmp_path)
     (root / "train" / "empty").mkdir()
     with pytest.raises(ValueError, match="empty: an empty or missing class folder"):
@@ -182,81 +196,81 @@ def test_folders_that_do_not_fit_are_refused(tmp_path):
         sets.load(str(root), size=16)
 
 
-def test_images_lie_at_any_depth_of_a_class(tmp_path):
+def test_images_of_a_class_may_be_in_subfolders(tmp_path):
     root = folder(tmp_path)
     known = sets.load(str(root), size=16)
     (root / "train" / "cats" / "b" / "c").mkdir(parents=True)
     (root / "train" / "cats" / "1.png").rename(root / "train" / "cats" / "b" / "c" / "1.png")
     (root / "train" / "cats" / ".thumbnails").mkdir()
     (root / "train" / "cats" / ".thumbnails" / "0.png").touch()
-    found = sets.load(str(root), size=16)
-    assert found.train.labels.tolist() == known.train.labels.tolist()
-    assert {path.name for path in found.train.paths} == {path.name for path in known.train.paths}
-    assert found.train.digest != known.train.digest
-    for i in (0, 2):  # none lies in the class folder itself
+    data = sets.load(str(root), size=16)
+    assert data.train.labels.tolist() == known.train.labels.tolist()
+    assert {path.name for path in data.train.paths} == {path.name for path in known.train.paths}
+    assert data.train.digest != known.train.digest
+    for i in (0, 2):  # no image is in the class folder itself
         (root / "train" / "cats" / f"{i}.png").rename(root / "train" / "cats" / "b" / f"{i}.png")
     assert len(sets.load(str(root), size=16).train) == 6
 
 
-def test_class_folders_alone_are_divided_by_names(tmp_path):
+def test_a_folder_without_splits_is_divided_by_file_names(tmp_path):
     root = tmp_path / "all"
     for name, count in (("cats", 100), ("dogs", 40), ("rare", 1)):
         (root / name).mkdir(parents=True)
         for i in range(count):
-            (root / name / f"{i}.png").touch()  # listed, not read
+            (root / name / f"{i}.png").touch()  # files are listed, not read
 
     def sides() -> tuple[set[str], set[str], Files]:
-        found = sets.load(str(root), size=8)
-        assert found.classes == ("cats", "dogs", "rare")
-        for split in (found.train, found.test):
-            assert [path.parent.name for path in split.paths] == [found.classes[label] for label in split.labels]
-        train, test = ({f"{path.parent.name}/{path.name}" for path in split.paths} for split in (found.train, found.test))
-        return train, test, found.test
+        data = sets.load(str(root), size=8)
+        assert data.classes == ("cats", "dogs", "rare")
+        for split in (data.train, data.test):
+            assert [path.parent.name for path in split.paths] == [data.classes[label] for label in split.labels]
+        train, test = ({f"{path.parent.name}/{path.name}" for path in split.paths} for split in (data.train, data.test))
+        return train, test, data.test
 
     train, test, split = sides()
     assert not train & test
     assert len(train | test) == 141
-    assert "rare/0.png" in train  # what is never seen cannot be learnt
+    assert "rare/0.png" in train  # every class needs a training image
     assert split.labels.bincount().tolist() == pytest.approx([20, 8], abs=12)  # three standard deviations
     for i in range(100, 120):
         (root / "cats" / f"{i}.png").touch()
     later, tested, _ = sides()
     assert train < later
     assert test <= tested
-    for name in ("val", "Testing"):  # from now on it is a split, and train is missing
+    for name in ("val", "Testing"):  # now the folder has a test split but no train split
         shutil.move(root / "dogs", root / name)
         with pytest.raises(ValueError, match="train is missing"):
             sets.load(str(root), size=8)
         shutil.move(root / name, root / "dogs")
-    for name in ("one", "other"):  # splits of names of their own: what they hold are classes, not images
+    for name in ("one", "other"):  # unknown split names: the folders contain classes, not images
         (tmp_path / "splits").mkdir(exist_ok=True)
         shutil.copytree(root, tmp_path / "splits" / name)
     with pytest.raises(ValueError, match="train is missing"):
         sets.load(str(tmp_path / "splits"), size=8)
 
 
-def test_a_folder_of_three_splits_has_them_all(tmp_path):
+def test_a_folder_may_have_three_splits(tmp_path):
     root = folder(tmp_path)
     tested = sets.load(str(root), size=16).test.paths
     (root / "val").rename(root / "valid")
-    found = sets.load(str(root), size=16)
-    assert [path.name for path in found.test.paths] == [path.name for path in tested]
-    assert found.validation is None
+    data = sets.load(str(root), size=16)
+    assert [path.name for path in data.test.paths] == [path.name for path in tested]
+    assert data.validation is None
     shutil.copytree(root / "valid", root / "test")
-    found = sets.load(str(root), size=16)
-    assert {path.parents[1].name for path in found.test.paths} == {"test"}
-    assert {path.parents[1].name for path in found.validation.paths} == {"valid"}
+    data = sets.load(str(root), size=16)
+    assert {path.parents[1].name for path in data.test.paths} == {"test"}
+    assert {path.parents[1].name for path in data.validation.paths} == {"valid"}
     assert len(sets.load_for(Recipe(data=str(root), size=16, fraction=0.5, batch=1)).validation) == 2
 
 
-def test_a_folder_without_train_is_what_is_tested(tmp_path):
+def test_all_images_of_a_folder_without_train_are_tested(tmp_path):
     root = folder(tmp_path)
     _, (files, labels), _, classes = folders.list_folder(root)
     shutil.rmtree(root / "train")
     for path in (root / "val", root):
-        found, said = folders.list_whole(path, ("another", *classes))
-        assert [*found] == [*files]
-        assert said.tolist() == (labels + 1).tolist()
+        listed, listed_labels = folders.list_whole(path, ("another", *classes))
+        assert [*listed] == [*files]
+        assert listed_labels.tolist() == (labels + 1).tolist()
     with pytest.raises(ValueError, match="is not among the classes of the run, another"):
         folders.list_whole(root, ("another",))
     (tmp_path / "nothing").mkdir()
@@ -264,10 +278,10 @@ def test_a_folder_without_train_is_what_is_tested(tmp_path):
         folders.list_whole(tmp_path / "nothing", classes)
 
 
-def test_images_are_not_text_for_what_lies_beside_them(tmp_path):
+def test_a_folder_of_images_with_text_files_is_images(tmp_path):
     root = folder(tmp_path / "set")
-    kind = next((root / "train").iterdir())
-    (kind / f"{kind.name}_boxes.txt").write_text("0.JPEG 1 2 3 4")
+    class_folder = next((root / "train").iterdir())
+    (class_folder / f"{class_folder.name}_boxes.txt").write_text("0.JPEG 1 2 3 4")
     (root / "train.csv").write_text("file,label\n0.png,a\n")
     assert sets.noun_of(str(root)) == "images"
     assert isinstance(sets.load(str(root), size=8).train, Files)
@@ -280,15 +294,15 @@ def test_images_are_not_text_for_what_lies_beside_them(tmp_path):
     assert sets.noun_of(str(tmp_path / "tiny")) == "texts"
 
 
-def test_embedded_digits_are_mnists_first():
+def test_the_included_digits_are_the_first_of_mnist():
     data = sets.load("digits")
     assert data.train.images.shape == (5000, 1, 28, 28)
     assert data.test.images.shape == (1000, 1, 28, 28)
-    assert data.train.labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]  # as MNIST begins
+    assert data.train.labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]  # the first labels of MNIST
     assert data.test.labels[:5].tolist() == [7, 2, 1, 0, 4]
 
 
-def test_statistics_are_those_of_the_pixels():
+def test_statistics_match_the_pixels():
     data = sets.load("digits")
     mean, std = data.train.statistics()
     pixels = data.train.images.double() / 255
@@ -296,7 +310,7 @@ def test_statistics_are_those_of_the_pixels():
     assert std == pytest.approx([float(pixels.std(correction=0))])
 
 
-def test_the_nearest_name_is_offered(tmp_path, monkeypatch):
+def test_the_nearest_name_is_suggested(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="unknown data set 'cifar-10', did you mean 'cifar10'"):
         sets.load("cifar-10")
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
@@ -305,8 +319,8 @@ def test_the_nearest_name_is_offered(tmp_path, monkeypatch):
             sets.load(name)
 
 
-def test_official_layouts_are_found(tmp_path, monkeypatch):
-    """Whole sets of the official sizes, made of nothing."""
+def test_official_layouts_are_read(tmp_path, monkeypatch):
+    """Complete data sets of the official sizes, with images of noise."""
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
     home = tmp_path / "cifar-10-batches-bin"
     home.mkdir()

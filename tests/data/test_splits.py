@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """300 small images of mixed sizes."""
+    """Return a split of 300 small image files of different sizes."""
     root = tmp_path_factory.mktemp("files")
     draw = np.random.Generator(np.random.Philox(5))
     paths = []
@@ -42,14 +42,14 @@ def memory(files):
     return InMemory(torch.stack([read_fitted(path, 8, 8) for path in files.paths]), files.labels)
 
 
-def test_batches_are_those_of_memory(files, memory):
+def test_batches_of_files_equal_batches_in_memory(files, memory):
     rows = torch.randperm(300, generator=torch.Generator().manual_seed(1)).split(64)  # enough for workers
     for one, other in zip(files.batches(rows, CPU), memory.batches(rows, CPU), strict=True):
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
 
 
-def test_statistics_and_parts_are_those_of_memory(files, memory):
+def test_statistics_and_parts_of_files_equal_those_in_memory(files, memory):
     assert files.statistics() == memory.statistics()
     rows = torch.tensor([5, 1, 200])
     ((images, labels),) = files.take(rows).batches([torch.arange(3)], CPU)
@@ -58,7 +58,7 @@ def test_statistics_and_parts_are_those_of_memory(files, memory):
     assert files.shape == memory.shape
 
 
-def test_samples_that_are_copies_are_counted(files, memory, tmp_path):
+def test_copies_of_samples_are_counted(files, memory, tmp_path):
     assert count_copies(memory, memory.take(torch.tensor([3, 5]))) == 2
     assert count_copies(memory.take(torch.tensor([3, 5])), memory) == 2
     folder = tmp_path / files.paths[0].parent.name
@@ -75,7 +75,7 @@ def test_samples_that_are_copies_are_counted(files, memory, tmp_path):
         assert sum(count_copies(split, other) for other in (files, memory, texts)) == len(split)  # with itself only
 
 
-def test_images_are_ready_and_have_their_statistics(files, memory):
+def test_images_need_no_preparation_and_have_statistics(files, memory):
     for split in (files, memory):
         assert split.prepared(Recipe()) is split
         assert [len(values) for values in split.statistics()] == [3, 3]
@@ -93,7 +93,7 @@ def test_the_preprocess_follows_from_the_noun():
     assert make_preprocess("images", [0.5], [0.25], on_gpu=True).dtype == torch.bfloat16
 
 
-def test_reading_leaves_the_generator_alone(files):
+def test_reading_does_not_change_the_random_generator(files):
     before = torch.get_rng_state()
     list(files.batches([torch.arange(4)], CPU))
     assert torch.equal(torch.get_rng_state(), before)
@@ -109,8 +109,8 @@ def test_a_damaged_file_is_named_in_one_line(workers, files, tmp_path):
     assert "\n" not in str(raised.value)
 
 
-def test_crops_are_those_of_the_transform_and_of_their_address(files):
-    """Where an image has the size already, the workers' crop is the plan's, byte for byte; another epoch, another crop."""
+def test_crops_match_the_transform_and_depend_on_the_epoch(files):
+    """If an image already has the size, the crop of a worker equals the crop of a plan. Every epoch has other crops."""
     row = 3
     image = read_fitted(files.paths[row], 8, 8).unsqueeze(0)
     path = files.paths[row].with_name("eight.png")
@@ -133,22 +133,22 @@ def test_crops_do_not_depend_on_workers_or_batches(files):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_another_image_of_its_class_stands_in_for_one_that_is_none(workers, files, memory, tmp_path):
+def test_an_unreadable_image_is_replaced_by_another_of_its_class(workers, files, memory, tmp_path):
     damaged = tmp_path / "damaged.png"
     damaged.write_bytes(b"no image")
     paths = list(files.paths)
-    paths[293] = damaged  # 293 = 41·7 + 6, the last of class 6: the first of it stands in
+    paths[293] = damaged  # 293 = 41·7 + 6 is the final image of class 6; the first one replaces it
     mixed = Files(paths, files.labels, 8, workers=workers, skip_bad=1)
     with pytest.warns(UserWarning, match=r"damaged\.png: cannot be read as an image; another one of its class"):
-        found = list(mixed.batches(torch.arange(300).split(50), CPU))
+        batches = list(mixed.batches(torch.arange(300).split(50), CPU))
     expected = memory.images.clone()
     expected[293] = memory.images[6]
-    assert torch.equal(torch.cat([images for images, _ in found]), expected)
-    assert torch.equal(torch.cat([labels for _, labels in found]), files.labels)
+    assert torch.equal(torch.cat([images for images, _ in batches]), expected)
+    assert torch.equal(torch.cat([labels for _, labels in batches]), files.labels)
     assert mixed.bad == {damaged}
 
 
-def test_more_than_are_allowed_are_refused_by_name(files, tmp_path):
+def test_too_many_unreadable_images_are_refused_by_name(files, tmp_path):
     paths = [tmp_path / "one.png", tmp_path / "two.png", *files.paths[:4]]
     for path in paths[:2]:
         path.write_bytes(b"no image")
@@ -171,15 +171,15 @@ from outspan.data.image_files import Files
 
 if __name__ == "__main__":
     torch.multiprocessing.set_start_method(sys.argv[2])
-    multiprocessing.set_forkserver_preload(["torch", "outspan.data.image_files"])  # once, and not in every worker
+    multiprocessing.set_forkserver_preload(["torch", "outspan.data.image_files"])  # imported once, not in every worker
     paths = sorted(Path(sys.argv[1]).iterdir()) * 300
     files = Files(paths, torch.zeros(len(paths), dtype=torch.int64), 8, workers=2)
     batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
     next(batches)
-    if sys.argv[2] == "fork":  # another process than their parent asks them to end, as schedulers ask all of a job
+    if sys.argv[2] == "fork":  # like a scheduler, another process than the parent terminates the workers
         workers = [child.pid for child in torch.multiprocessing.active_children()]
-        ask = f"import os; [os.kill(pid, {int(signal.SIGTERM)}) for pid in {workers}]"
-        subprocess.run([sys.executable, "-c", ask], check=True)
+        kill = f"import os; [os.kill(pid, {int(signal.SIGTERM)}) for pid in {workers}]"
+        subprocess.run([sys.executable, "-c", kill], check=True)
     print(sum(1 for _ in batches), flush=True)
     batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
     next(batches)
@@ -189,7 +189,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="macOS does not tell who sent a signal")
 @pytest.mark.parametrize("method", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fails(method, tmp_path):
+def test_workers_ignore_sigterm_of_others_and_end_with_a_failed_script(method, tmp_path):
     (tmp_path / "images").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "images" / "one.png")
     (tmp_path / "script.py").write_text(ABANDONED)
@@ -198,29 +198,29 @@ def test_workers_outlive_a_scheduler_s_sigterm_and_do_not_hold_a_script_that_fai
     assert script.stdout.split() == ["29"]
     _, ours, more = script.stderr.partition("ValueError: with batches to come\n")
     assert ours
-    assert not more or "is killed by signal: Terminated" in more  # torch may add that it ended a worker that had not begun
+    assert not more or "is killed by signal: Terminated" in more  # torch may report a worker that it ended before it started
 
 
-def test_what_is_held_out_is_not_trained_on():
+def test_held_out_samples_are_not_in_train():
     split = InMemory(torch.arange(50, dtype=torch.uint8).view(50, 1, 1, 1), torch.arange(50))
-    kept, held = hold_out(split, 10, 3)
-    assert sorted([*kept.labels.tolist(), *held.labels.tolist()]) == list(range(50))
-    assert len(held) == 10
+    kept, held_out = hold_out(split, 10, 3)
+    assert sorted([*kept.labels.tolist(), *held_out.labels.tolist()]) == list(range(50))
+    assert len(held_out) == 10
     with pytest.raises(ValueError, match="validation must be smaller than the number of training samples, 50, got 50"):
         hold_out(split, 50, 0)
 
 
 def test_class_names_are_strings():
-    """A checkpoint keeps them as names: a run whose classes were numbers could not be read again."""
+    """A checkpoint stores class names, so a run with numbers as classes could not be loaded."""
     split = InMemory(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
     data = Data("mine", split, split, ("0", "1"))
-    object.__setattr__(data, "classes", (0, 1))  # the types that the suite checks would be refused before
+    object.__setattr__(data, "classes", (0, 1))  # otherwise the type checks of the suite would refuse it first
     with pytest.raises(ValueError, match=r"mine: class names must be strings, got 0: use tuple\(map\(str, classes\)\)"):
         data.__post_init__()
 
 
 @pytest.mark.parametrize("title", ["train", "test", "validation"])
-def test_data_whose_splits_do_not_fit_is_refused(title, memory):
+def test_data_with_inconsistent_splits_is_refused(title, memory):
     splits = {"train": memory, "test": memory, "validation": memory}
     names = tuple("abcdefg")
     Data("d", **splits, classes=names)

@@ -1,4 +1,4 @@
-"""Tables and folders of texts: read, or refused with the row that is wrong."""
+"""Tables and folders of texts: they are read, or refused with the number of the wrong row."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ def write(path, text, encoding="utf-8"):
     return path
 
 
-def test_a_csv_is_divided_once_for_all(tmp_path):
+def test_the_division_of_a_csv_is_reproducible(tmp_path):
     rows = "".join(f'"good, ""really"" {i}",pos\nbad {i},neg\n' for i in range(50))
     path = write(tmp_path / "mine.csv", "review,mood\n" + rows)
     train, test, classes = read_documents(path, text="review", label="mood")
@@ -28,7 +28,7 @@ def test_a_csv_is_divided_once_for_all(tmp_path):
     assert all(text.startswith("good") == bool(label) for text, label in zip(train.texts, train.labels, strict=True))
 
 
-def test_no_row_changes_sides_when_others_come_in(tmp_path):
+def test_new_rows_do_not_change_the_split_of_old_rows(tmp_path):
     rows = [f"text {i},{i % 2}\n" for i in range(300)]
     sides = []
     for some in (rows[:100], rows[::-1], rows[:100] + rows[40:60]):
@@ -52,7 +52,7 @@ def test_a_class_keeps_a_row_in_train(tmp_path_factory, count, salt):
 
 
 @pytest.mark.parametrize("form", ["official", "jsonl.gz", "tsv"])
-def test_every_form_of_imdb_reads_the_same(form, tmp_path, monkeypatch):
+def test_all_formats_of_imdb_give_the_same_data(form, tmp_path, monkeypatch):
     reviews = {
         ("train", "pos"): "Fine.<br /><br />Yes",
         ("train", "neg"): "Dull",
@@ -60,20 +60,20 @@ def test_every_form_of_imdb_reads_the_same(form, tmp_path, monkeypatch):
         ("test", "neg"): "Bad",
     }
     home = tmp_path / ("aclImdb" if form == "official" else "imdb")
-    for kind in ("train", "test"):
-        rows = [(text, mood) for (split, mood), text in reviews.items() if split == kind]
+    for part in ("train", "test"):
+        rows = [(text, mood) for (split, mood), text in reviews.items() if split == part]
         if form == "official":
             for text, mood in rows:
-                (home / kind / mood).mkdir(parents=True)
-                write(home / kind / mood / "0_9.txt", text)
-            (home / kind / "unsup").mkdir()
+                (home / part / mood).mkdir(parents=True)
+                write(home / part / mood / "0_9.txt", text)
+            (home / part / "unsup").mkdir()
             continue
         home.mkdir(exist_ok=True)
         if form == "tsv":
-            write(home / f"{kind}.tsv", "text\tlabel\n" + "".join(f"{text}\t{mood}\n" for text, mood in rows))
+            write(home / f"{part}.tsv", "text\tlabel\n" + "".join(f"{text}\t{mood}\n" for text, mood in rows))
         else:
             lines = "".join(json.dumps({"text": text, "label": mood}) + "\n" for text, mood in rows)
-            (home / f"{kind}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+            (home / f"{part}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
     data = load("imdb")
     assert data.classes == ("neg", "pos")
@@ -81,11 +81,11 @@ def test_every_form_of_imdb_reads_the_same(form, tmp_path, monkeypatch):
     assert sorted(data.test.texts) == ["Bad", "Good"]
 
 
-def test_numbers_are_classes_in_their_order(tmp_path):
+def test_classes_that_are_numbers_are_sorted_by_value(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"t{i},{i % 11}\n" for i in range(110)))
     assert read_documents(path)[2] == tuple(map(str, range(11)))
-    found = ["0.5", "-1", "10", "2", "nan", "b", "-10", "a"]
-    write(path, "text,label\n" + "".join(f"t{i},{found[i % 8]}\n" for i in range(160)))
+    spellings = ["0.5", "-1", "10", "2", "nan", "b", "-10", "a"]
+    write(path, "text,label\n" + "".join(f"t{i},{spellings[i % 8]}\n" for i in range(160)))
     assert read_documents(path)[2] == ("-10", "-1", "0.5", "2", "10", "a", "b", "nan")
     labels = (1, 1.0, 0, 0.5)
     rows = [{"text": f"t{i}", "label": labels[i % 4]} for i in range(40)]
@@ -93,19 +93,19 @@ def test_numbers_are_classes_in_their_order(tmp_path):
     write(path, "text,label\n" + "".join(f"t{i},{labels[i % 4]}\n" for i in range(40)))
     assert read_documents(path)[2] == ("0", "0.5", "1")
     write(path, "text,label\n" + "".join(f"t{i},{('01', '002', '10')[i % 3]}\n" for i in range(30)))
-    assert read_documents(path)[2] == ("01", "002", "10")  # names of numbers stay what they are
+    assert read_documents(path)[2] == ("01", "002", "10")  # the spelling of numbers is kept
     rows = [{"text": f"t{i}", "label": (1, 1.0, "other")[i % 3]} for i in range(30)]
     assert read_documents(write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))[2] == ("1", "other")
     write(path, "text,label\n" + "".join(f"t{i},{('-0.0', '0', '1')[i % 3]}\n" for i in range(30)))
     assert read_documents(path)[2] == ("0", "1")
     (tmp_path / "both").mkdir()
-    for kind, names in (("train", "01"), ("test", ("0.0", "1.0"))):  # one was written with a gap in it
-        write(tmp_path / "both" / f"{kind}.csv", "text,label\n" + "".join(f"t{i},{names[i % 2]}\n" for i in range(8)))
+    for split, names in (("train", "01"), ("test", ("0.0", "1.0"))):  # a column with missing values is written as floats
+        write(tmp_path / "both" / f"{split}.csv", "text,label\n" + "".join(f"t{i},{names[i % 2]}\n" for i in range(8)))
     train, test, classes = read_documents(tmp_path / "both")
     assert (classes, train.labels.tolist()) == (("0", "1"), test.labels.tolist())
 
 
-def test_true_and_false_are_classes_and_so_are_names_in_brackets(tmp_path):
+def test_booleans_and_names_in_brackets_are_classes(tmp_path):
     rows = [{"text": f"t{i}", "label": i % 2 == 0} for i in range(20)]
     assert read_documents(write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))[2] == ("False", "True")
     path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"t{i},{('[spam]', '{ham}')[i % 2]}\n" for i in range(20)))
@@ -154,26 +154,26 @@ def test_true_and_false_are_classes_and_so_are_names_in_brackets(tmp_path):
         ("a.jsonl", "[1]\n", "line 1: expected an object with a text and a label, got list"),
     ],
 )
-def test_what_is_wrong_is_named(name, content, message, tmp_path):
+def test_invalid_tables_are_refused_by_name(name, content, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         read_documents(write(tmp_path / name, content))
 
 
-def test_a_wrong_encoding_is_named_by_its_line(tmp_path):
+def test_a_wrong_encoding_is_refused_with_its_line(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\ngood,1\ncafé,0\n", "latin-1")
     with pytest.raises(ValueError, match=r"a\.csv, line 3: not UTF-8 \(byte 0xe9\)"):
         read_documents(path)
     folder = tmp_path / "set"
-    for kind in ("train", "test"):
+    for split in ("train", "test"):
         for mood in ("neg", "pos"):
-            (folder / kind / mood).mkdir(parents=True)
-            write(folder / kind / mood / "1.txt", "café", "latin-1" if mood == "pos" else "utf-8")
+            (folder / split / mood).mkdir(parents=True)
+            write(folder / split / mood / "1.txt", "café", "latin-1" if mood == "pos" else "utf-8")
     assert is_text(folder)
     with pytest.raises(ValueError, match=r"pos/1\.txt: not UTF-8"):
         read_documents(folder)
 
 
-def test_a_label_of_test_that_train_has_not_is_refused(tmp_path):
+def test_a_test_label_that_is_not_in_train_is_refused(tmp_path):
     write(tmp_path / "train.csv", "text,label\n" + "a,x\nb,y\n" * 3)
     write(tmp_path / "test.csv", "text,label\na,x\nb,z\n")
     with pytest.raises(ValueError, match=r"test\.csv, line 3: label 'z' is not among the classes of train \(x, y\)"):

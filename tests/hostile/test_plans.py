@@ -85,7 +85,7 @@ def test_a_plan_changed_in_place_is_not_joined_indexed_or_extended():
 def test_images_that_are_not_bytes_are_refused(dtype, backend, unchecked):
     """ToTensor of torchvision returns numbers from 0 to 1. As bytes they would all be 0."""
     images = torch.ones(2, 3, 8, 8).to(dtype)
-    message = rf"torch.uint8.*got {dtype}.*torchvision.transforms.PILToTensor\(\)"
+    message = rf"images must be a uint8 tensor .*got {dtype}.*torchvision.transforms.PILToTensor\(\)"
     with pytest.raises(ValueError, match=message):
         Normalize((0.5,) * 3, (0.5,) * 3)(images)
     with pytest.raises(ValueError, match=message):

@@ -84,7 +84,10 @@ def test_a_decay_out_of_range_is_refused(decay, unchecked):
         Average(nn.Linear(1, 1), decay)
     with pytest.raises(ValueError, match="model must be a torch module, got str"):
         Average("mlp", 0.9)
-    with pytest.raises(ValueError, match=r"ema is out of range, got .* \(allowed: \[0, 1\)\)"):
+    message = (
+        r"is out of range, got .* \(allowed: \[0, 1\)\)" if isinstance(decay, float) else f"must be a number, got {decay!r}"
+    )
+    with pytest.raises(ValueError, match=f"ema {message}"):
         Recipe(ema=decay)
 
 

@@ -1,4 +1,4 @@
-"""The executor: backends, what is refused, and what is left alone."""
+"""The executor of plans: backends, invalid input, and memory."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def images(batch: int = 2) -> torch.Tensor:
         (Plan.of([["cutout"]], levels=[[0.5]], places=[[[float("nan")] * 4]]), r"places must lie in \[0, 1\)"),
     ],
 )
-def test_refuses_plans_by_name(plan, message, backend, unchecked):
+def test_invalid_plans_are_refused_by_name(plan, message, backend, unchecked):
     with pytest.raises(ValueError, match=message):
         run_on(backend, images(), plan) if backend == "cuda" else apply(images(), plan, backend=backend)
 
@@ -54,12 +54,12 @@ def test_refuses_plans_by_name(plan, message, backend, unchecked):
         (torch.zeros(1, 3, 0, 8, dtype=torch.uint8), "at least one pixel"),
     ],
 )
-def test_refuses_images_by_name(batch, message, unchecked):
+def test_invalid_images_are_refused_by_name(batch, message, unchecked):
     with pytest.raises(ValueError, match=message):
         apply(batch, Plan.of([["invert"]]))
 
 
-def test_refuses_a_wrong_fill_backend_and_device(unchecked):
+def test_a_wrong_fill_backend_or_device_is_refused(unchecked):
     plan = Plan.of([["cutout"]], levels=[[0.5]])
     with pytest.raises(ValueError, match=r"fill must be 3 whole numbers from 0 to 255, got \(1, 2\)"):
         apply(images(), plan, fill=[1, 2])
@@ -75,7 +75,7 @@ def test_refuses_a_wrong_fill_backend_and_device(unchecked):
         apply(images().to("meta"), plan, backend="cpu")
 
 
-def test_a_plan_changed_behind_our_back_is_refused_not_read_beyond():
+def test_a_plan_changed_after_its_checks_is_refused():
     plan = Plan.of([["invert"]])
     plan.source[0] = 10**12
     with pytest.raises(ValueError, match="the plan reads image 1000000000000"):
@@ -86,7 +86,7 @@ def test_a_plan_changed_behind_our_back_is_refused_not_read_beyond():
         apply(images(), plan)
 
 
-def test_rows_read_the_images_they_name_and_come_out_as_asked(backend):
+def test_rows_read_their_source_images_and_follow_the_output_order(backend):
     batch = images(3)
     plan = Plan.of([["invert"], [], ["blur"], []], source=[2, 0, 1, 1], out=[3, 0, 0])
     out = run_on(backend, batch, plan)
@@ -98,7 +98,7 @@ def test_mixing_at_level_0_needs_no_partner(backend):
     assert torch.equal(run_on(backend, batch, Plan.of([["mixup"], ["cutmix"]])), batch)
 
 
-def test_two_halves_of_one_buffer_are_apart():
+def test_two_halves_of_one_buffer_do_not_overlap():
     room = images(4)
     apply(room[:2], Plan.of([["invert"]] * 2), out=room[2:])
     assert torch.equal(room[2:], 255 - room[:2])
@@ -106,7 +106,7 @@ def test_two_halves_of_one_buffer_are_apart():
         apply(room[:2], Plan.of([["invert"]] * 2), out=room[1:3])
 
 
-def test_a_transform_that_the_kernel_lacks_runs_on_the_reference(monkeypatch):
+def test_a_transform_without_a_kernel_runs_on_the_reference(monkeypatch):
     monkeypatch.setattr(cpu, "knows", lambda names: "invert" not in names)
     batch, plan = images(2), Plan.of([["invert"]] * 2)
     assert torch.equal(apply(batch, plan), 255 - batch)
@@ -135,13 +135,13 @@ for room in map(int, sys.argv[1:]):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the address space by /proc")
-def test_too_little_memory_is_an_exception_or_fewer_threads():
+def test_too_little_memory_raises_an_exception_or_uses_fewer_threads():
     rooms = [str(megabytes << 20) for megabytes in (20, 120, 400)]
     done = subprocess.run([sys.executable, "-c", MEMORY, *rooms], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout) == (0, "MemoryError\ndone\ndone\n"), done.stderr
 
 
-def test_nothing_in_nothing_out(backend):
+def test_an_empty_batch_gives_an_empty_batch(backend):
     for batch, plan in ((images(0), Plan.of([])), (images(2), Plan.of([["invert"]] * 2, out=[]))):
         out = run_on(backend, batch, plan)
         assert out.shape == (0, 3, 8, 8)
@@ -152,10 +152,10 @@ def test_out_is_written_and_returned(backend):
     out = torch.zeros_like(batch)
     assert run_on(backend, batch, plan, out=out) is out
     assert torch.equal(out, 255 - batch)
-    last = Normalize((0.5,) * 3, (0.5,) * 3, torch.bfloat16, channels_last=True)
+    normalize = Normalize((0.5,) * 3, (0.5,) * 3, torch.bfloat16, channels_last=True)
     out = torch.empty((3, 3, 8, 8), dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
-    assert run_on(backend, batch, plan, out=out, normalize=last) is out
-    assert torch.equal(out, last(255 - batch))
+    assert run_on(backend, batch, plan, out=out, normalize=normalize) is out
+    assert torch.equal(out, normalize(255 - batch))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_out_is_written_and_returned(backend):
         torch.empty(3, 3, 8, 8, dtype=torch.uint8, device="meta"),
     ],
 )
-def test_out_that_does_not_fit_is_refused(out):
+def test_an_out_tensor_that_does_not_fit_is_refused(out):
     with pytest.raises(ValueError, match=r"out must be torch.uint8 \[3, 3, 8, 8\] on cpu"):
         apply(images(3), Plan.of([["invert"]] * 3), out=out)
     batch = images(3)
@@ -175,7 +175,7 @@ def test_out_that_does_not_fit_is_refused(out):
         apply(batch, Plan.of([["invert"]] * 3), out=batch)
 
 
-def test_views_and_channels_last_give_the_same():
+def test_views_and_channels_last_give_the_same_images():
     batch = make_images(1, 6, 3, 10, 12)
     plan = uniform(3, transforms=tuple(TRANSFORMS))(3, rng=rng.generator(0))
     expected = apply(batch[::2].clone(), plan)
@@ -184,7 +184,7 @@ def test_views_and_channels_last_give_the_same():
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
-def test_any_number_of_threads_gives_the_same(threads):
+def test_any_number_of_threads_gives_the_same_images(threads):
     batch = make_images(2, 64, 3, 48, 48)
     plan = uniform(4, transforms=tuple(TRANSFORMS))(64, rng=rng.generator(1), candidates=4)
     expected = apply(batch, plan, backend="reference")
@@ -196,7 +196,7 @@ def test_any_number_of_threads_gives_the_same(threads):
         torch.set_num_threads(before)
 
 
-def test_callers_on_several_threads_do_not_disturb_one_another():
+def test_calls_from_several_threads_are_independent():
     batch = make_images(3, 64, 3, 48, 48)
     plans = [uniform(3, transforms=tuple(TRANSFORMS))(64, rng=rng.generator(2, i)) for i in range(4)]
     expected = [apply(batch, plan, backend="reference") for plan in plans]
@@ -223,19 +223,19 @@ torch.set_num_threads(2)
 here = apply(images, plan).numpy().tobytes()
 
 def work(_):
-    return apply(images, plan).numpy().tobytes() == here  # torch's own threads do not survive a fork
+    return apply(images, plan).numpy().tobytes() == here  # the threads of torch do not survive a fork
 
 with multiprocessing.get_context("fork").Pool(2) as pool:
     assert pool.map_async(work, range(4)).get(timeout=500) == [True] * 4
 """
 
 
-def test_works_in_a_forked_child():
-    """Loaders fork after the parent has used its threads, which the child does not have."""
+def test_apply_works_in_a_forked_child():
+    """Data loaders fork after the parent has used its threads. The child does not have these threads."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=600)
 
 
-def test_without_the_kernel_it_says_so_once_and_gives_the_same(monkeypatch):
+def test_without_the_kernel_there_is_one_warning_and_the_same_images(monkeypatch):
     from outspan.transforms.apply import _warn_slow
 
     plan = Plan.of([["rotate", "invert"]], levels=[[0.5, 0]])
@@ -246,7 +246,7 @@ def test_without_the_kernel_it_says_so_once_and_gives_the_same(monkeypatch):
     try:
         with pytest.warns(UserWarning, match="without its compiled kernel"):
             assert torch.equal(apply(images(), plan), expected)
-        assert torch.equal(apply(images(), plan), expected)  # warnings are errors here: a second one would raise
+        assert torch.equal(apply(images(), plan), expected)  # warnings are errors here, so a second one would raise
         with pytest.raises(ValueError, match="backend 'cpu' is not built"):
             apply(images(), plan, backend="cpu")
     finally:

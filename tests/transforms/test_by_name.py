@@ -1,4 +1,4 @@
-"""Transforms written as text give the images of the plan that they describe."""
+"""Transforms written as text give the same images as the plan that they describe."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def test_ops_are_applied_in_order():
     assert torch.equal(outspan.apply_ops(image, "rotate:0.5, invert"), outspan.apply(image, plan))
 
 
-def test_a_partner_is_mixed_in_the_channels_of_the_image():
+def test_a_partner_is_converted_to_the_channels_of_the_image():
     grey, color = make_images(0, 1, 1, 6, 6), make_images(1, 1, 3, 6, 6)
     plan = outspan.Plan.of([["mixup"], []], levels=[[0.5], []], partners=[[1], []], out=[0])
     expected = outspan.apply(torch.cat([color, grey.expand(-1, 3, -1, -1)]), plan)

@@ -36,5 +36,5 @@ def test_blur_of_a_point_is_a_ring():
 
 def test_resized_crop_of_the_whole_image_is_the_identity():
     images = make_images(1, 1, 3, 8, 8)
-    whole = torch.tensor([[0.3, 0.9, 1.0, 0.5]], dtype=torch.float64)  # all of the area, ratio 1
+    whole = torch.tensor([[0.3, 0.9, 1.0, 0.5]], dtype=torch.float64)  # the whole area, ratio 1
     assert torch.equal(filter.resized_crop(images, place=whole), images)

@@ -15,12 +15,12 @@ def one(name: str, level: float, images: torch.Tensor, backend: str, place: tupl
 
 
 @pytest.mark.parametrize(("level", "turns"), [(3.0, 1), (-3.0, 3)])
-def test_rotate_by_a_quarter_is_rot90(level, turns, backend):
+def test_rotate_by_90_degrees_is_rot90(level, turns, backend):
     images = make_images(0, 3, 3, 17, 17)
     assert torch.equal(one("rotate", level, images, backend), images.rot90(turns, (2, 3)))
 
 
-def test_rotate_by_a_quarter_of_an_oblong_is_pillows(backend):
+def test_rotate_of_a_rectangle_by_90_degrees_matches_pillow(backend):
     images = make_images(0, 3, 3, 9, 70)
     plan = Plan.of([["rotate"]] * 3, levels=[[3.0], [-3.0], [4.5]])
     assert torch.equal(run_on(backend, images, plan), apply_with_pillow(images, plan))
@@ -40,13 +40,13 @@ def test_translate_by_the_whole_image_is_black(backend):
     assert not one("translate_x", 3.2, make_images(1, 1, 3, 32, 32), backend).any()
 
 
-def test_shear_leaves_the_first_line_where_it_is(backend):
+def test_shear_does_not_move_the_first_line(backend):
     images = make_images(2, 1, 3, 20, 20)
     assert torch.equal(one("shear_x", 1.0, images, backend)[:, :, 0], images[:, :, 0])
     assert torch.equal(one("shear_y", 1.0, images, backend)[..., 0], images[..., 0])
 
 
-def test_flips_are_flips(backend):
+def test_flips_match_torch(backend):
     images = make_images(3, 2, 3, 7, 130)
     assert torch.equal(one("horizontal_flip", 0, images, backend), images.flip(3))
     assert torch.equal(one("vertical_flip", 0, images, backend), images.flip(2))
@@ -57,7 +57,7 @@ def test_random_crop_in_the_middle_is_the_identity(backend):
     assert torch.equal(one("random_crop", 1.0, images, backend, (0.5, 0.5, 0, 0)), images)
 
 
-def test_random_crop_in_the_corner_is_numpys_reflection(backend):
+def test_random_crop_in_the_corner_matches_the_reflection_of_numpy(backend):
     images = make_images(4, 1, 3, 32, 32)
     padded = np.pad(images[0].numpy(), [(0, 0), (4, 4), (4, 4)], mode="reflect")
     assert torch.equal(one("random_crop", 1.0, images, backend)[0], torch.from_numpy(padded[:, :32, :32].copy()))
@@ -65,8 +65,8 @@ def test_random_crop_in_the_corner_is_numpys_reflection(backend):
 
 @pytest.mark.parametrize("size", [(2, 33000), (33000, 2), (3, 40000)])
 @pytest.mark.parametrize("name", ["rotate", "shear_x", "shear_y", "translate_x"])
-def test_sides_beyond_fixed_point_are_pillows(name, size, backend):
-    """Pillow leaves 16.16 fixed point for doubles where a corner moves further than 32,768."""
+def test_sides_too_large_for_fixed_point_match_pillow(name, size, backend):
+    """Pillow uses doubles instead of 16.16 fixed point if a corner moves further than 32,768."""
     images = make_images(5, 3, 1, *size)
     plan = Plan.of([[name]] * 3, levels=[[0.37], [-0.9], [1.0]])
     assert torch.equal(run_on(backend, images, plan), apply_with_pillow(images, plan))
@@ -74,8 +74,8 @@ def test_sides_beyond_fixed_point_are_pillows(name, size, backend):
 
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("side", [31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 224])
-def test_every_translation_by_a_near_integer_is_pillows(side, backend):
-    """Positions that are sums of doubles round to integers here; fixed point gets them wrong."""
+def test_every_translation_by_a_near_integer_matches_pillow(side, backend):
+    """Positions that are sums of doubles round to integers here. Fixed point would be wrong."""
     levels = [np.float32(k / side * 3.2) for k in range(-32, 33)]
     near = [float(np.nextafter(level, np.float32(way))) for level in levels for way in (-9, 9)] + [
         float(level) for level in levels

@@ -1,4 +1,4 @@
-"""The list of transforms says what the table says."""
+"""The list of transforms agrees with the table."""
 
 from outspan.transforms.listing import list_transforms
 from outspan.transforms.table import ALL

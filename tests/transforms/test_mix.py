@@ -1,4 +1,4 @@
-"""Mixing transforms and what they do to labels."""
+"""Transforms that mix images, and the labels of mixed images."""
 
 import json
 import subprocess
@@ -13,10 +13,10 @@ from conftest import make_images, seeds
 from outspan import TRANSFORMS, Plan, apply, mix_labels, rng, uniform
 
 
-def test_mixup_takes_the_partner_as_it_stands_before_the_step():
+def test_mixup_uses_the_partner_before_the_step():
     images = torch.tensor([0, 200], dtype=torch.uint8).view(2, 1, 1, 1)
     plan = Plan.of([["invert", "mixup"], ["invert", "mixup"]], levels=[[0, 0.5], [0, 0.5]], partners=[[-1, 1], [-1, 0]])
-    assert apply(images, plan).flatten().tolist() == [155, 155]  # 255 and 55, each with the other's 55 and 255
+    assert apply(images, plan).flatten().tolist() == [155, 155]  # 255 and 55, each mixed with the other
 
 
 def test_mixup_labels_by_weight_and_cutmix_labels_by_area():
@@ -32,7 +32,7 @@ def test_mixup_labels_by_weight_and_cutmix_labels_by_area():
 
 @given(seed=seeds, depth=st.integers(0, 5))
 def test_labels_follow_the_pixels(seed, depth):
-    """Images that are one number everywhere are their own labels, up to the rounding of a byte at every step."""
+    """The value of a constant image is its label, except for the rounding of a byte at every step."""
     values = torch.arange(6) * 40
     images = values.to(torch.uint8).view(6, 1, 1, 1).expand(6, 1, 8, 8)
     plan = uniform(depth, transforms=("mixup", "horizontal_flip"), replacement=True)(6, rng=rng.generator(seed))
@@ -42,7 +42,7 @@ def test_labels_follow_the_pixels(seed, depth):
     assert torch.allclose(targets.sum(1), torch.ones(6))
 
 
-def test_labels_are_those_of_the_rows_that_come_out():
+def test_labels_belong_to_the_rows_of_the_output():
     plan = uniform(3, transforms=tuple(TRANSFORMS))(5, rng=rng.generator(0), candidates=2)
     labels = torch.tensor([3, 1, 2, 0, 3])
     whole = mix_labels(labels, plan, 4, (32, 32))
@@ -96,7 +96,7 @@ print(targets.tolist())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_refuses_soft_labels_and_does_not_wait():
+def test_a_gpu_refuses_wrong_soft_labels_without_synchronization():
     def run(second: list[float]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-c", _ON_GPU.format(second=second)], capture_output=True, text=True, check=False
@@ -122,7 +122,7 @@ def test_labels_of_a_plan_that_does_not_fit_are_refused(plan, message):
         mix_labels(torch.tensor([0]), plan, 2, (4, 4))
 
 
-def test_mixing_with_oneself_changes_nothing():
+def test_mixing_an_image_with_itself_changes_nothing():
     images = make_images(0, 2, 3, 8, 8)
     plan = Plan.of([["mixup"], ["cutmix"]], levels=[[0.37], [0.5]], partners=[[0], [1]])
     assert torch.equal(apply(images, plan), images)

@@ -17,8 +17,8 @@ TYPES = [torch.float32, torch.bfloat16, torch.float16]
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("channels", [1, 3])
-def test_fused_is_the_same_as_afterwards(channels, dtype, channels_last, backend):
-    count, *size = (9, 13, 70) if backend in FAST else (3, 5, 11)  # Triton's interpreter takes seconds
+def test_fused_normalization_equals_separate_normalization(channels, dtype, channels_last, backend):
+    count, *size = (9, 13, 70) if backend in FAST else (3, 5, 11)  # the interpreter of Triton takes seconds
     images = make_images(0, count, channels, *size)
     plan = uniform(3, transforms=tuple(TRANSFORMS))(count, rng=rng.generator(0), candidates=2)
     normalize = Normalize(MEAN[:channels], STD[:channels], dtype, channels_last)
@@ -32,8 +32,8 @@ def test_fused_is_the_same_as_afterwards(channels, dtype, channels_last, backend
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_every_value_is_the_nearest_to_the_formula(dtype):
-    """Rounded once: of the neighbours of each value none is nearer to (v / 255 - mean) / std in doubles."""
+def test_every_value_is_rounded_correctly(dtype):
+    """Values are rounded once: no neighbour of a value is nearer to (v / 255 - mean) / std in doubles."""
     every = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
     out = Normalize(MEAN[:1], STD[:1], dtype)(every).flatten()
     bits = out.view(torch.int32 if dtype == torch.float32 else torch.int16)
@@ -45,11 +45,11 @@ def test_every_value_is_the_nearest_to_the_formula(dtype):
 
 
 def test_bfloat16_is_not_rounded_through_float32():
-    """At this mean the value of byte 0 lies just above the middle of two bfloat16, nearer than float32 can tell."""
+    """At this mean the value of byte 0 is just above the middle of two bfloat16 values, closer than float32 resolves."""
     mean = -(1 + 2**-8 + 2**-30)
     value = Normalize((mean,), (1.0,), torch.bfloat16).table[0, 0]
     assert value.item() == 1 + 2**-7
-    assert torch.tensor(-mean, dtype=torch.float64).to(torch.bfloat16).item() == 1.0  # what two roundings give
+    assert torch.tensor(-mean, dtype=torch.float64).to(torch.bfloat16).item() == 1.0  # the result of two roundings
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_bfloat16_is_not_rounded_through_float32():
         (((0.5,), (0.5,), torch.float64), "dtype must be one of"),
     ],
 )
-def test_refuses_what_cannot_be_meant(arguments, message, unchecked):
+def test_wrong_arguments_are_refused(arguments, message, unchecked):
     with pytest.raises(ValueError, match=message):
         Normalize(*arguments)
 
 
-def test_refuses_images_of_other_channels():
+def test_images_with_another_number_of_channels_are_refused():
     images = make_images(0, 1, 1, 4, 4)
     with pytest.raises(ValueError, match="one number per channel, got 3 for 1 channels"):
         Normalize(MEAN, STD)(images)
@@ -77,12 +77,12 @@ def test_refuses_images_of_other_channels():
         apply(images, uniform(1)(1, rng=rng.generator(0)), normalize=Normalize(MEAN, STD))
 
 
-def test_numbers_of_bytes_are_refused():
+def test_statistics_in_the_range_of_bytes_are_refused():
     with pytest.raises(ValueError, match="divide mean and std by 255"):
         Normalize((125.0, 123.0, 114.0), (60.0, 60.0, 60.0))
 
 
-def test_execute_is_apply_and_normalize_with_the_mean_as_fill():
+def test_execute_equals_apply_and_normalize_with_the_mean_as_fill():
     images = torch.randint(0, 256, (4, 3, 8, 8), dtype=torch.uint8)
     plan = uniform(2, transforms=("cutout", "rotate"))(4, rng=rng.generator(0), candidates=2)
     normalize = Normalize((0.5, 0.25, 1.2), (0.5, 0.5, 0.5))

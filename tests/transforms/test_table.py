@@ -1,11 +1,11 @@
-"""The table itself."""
+"""The table of transforms."""
 
 import pytest
 
 from outspan import PAPER_16, TRANSFORMS
 from outspan.transforms.table import find
 
-# From the paper's Table 5 and the design: what level 1 and, where there is one, level -1 mean.
+# From Table 5 of the paper and the design: the values at level 1 and, for signed transforms, at level -1.
 ENDS = {
     "brightness": (1.9, 0.1),
     "color": (1.9, 0.1),
@@ -41,7 +41,7 @@ UNGRADED = {
 
 
 @pytest.mark.parametrize("name", sorted({*ENDS, *UNGRADED}))
-def test_ranges_are_the_designs(name):
+def test_ranges_match_the_design(name):
     transform = TRANSFORMS[name]
     assert transform.graded == (name not in UNGRADED)
     assert transform.limit == LIMITS.get(name, 1.0)
@@ -52,7 +52,7 @@ def test_ranges_are_the_designs(name):
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_every_transform_says_what_it_does(name):
+def test_every_transform_has_a_docstring(name):
     lines = (TRANSFORMS[name].function.__doc__ or "").splitlines()
     assert lines
     assert lines[0].endswith(".")
@@ -60,12 +60,12 @@ def test_every_transform_says_what_it_does(name):
         assert "identity" in lines[0] or "(1)" in lines[0]
 
 
-def test_the_papers_sixteen():
+def test_the_sixteen_transforms_of_the_paper():
     assert len(set(PAPER_16)) == 16
     assert list(PAPER_16) == sorted(PAPER_16)
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("rotat", "rotate"), ("sheer_x", "shear_x"), ("autocontrast", "auto_contrast")])
-def test_the_nearest_name_is_offered(typed, meant):
+def test_the_nearest_name_is_suggested(typed, meant):
     with pytest.raises(ValueError, match=f"unknown transform '{typed}', did you mean '{meant}'"):
         find(typed)

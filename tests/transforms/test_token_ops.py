@@ -1,4 +1,4 @@
-"""What is done to tokens: the laws of the papers, by their closed forms, and nothing else is touched."""
+"""Operations on tokens: they follow the distributions of the papers and change nothing else."""
 
 import math
 
@@ -25,7 +25,7 @@ def weighted(weights: np.ndarray) -> token_ops.Context:
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.2, 3.0])
-def test_switchout_replaces_as_many_as_its_law_says(temperature):
+def test_the_number_of_replaced_tokens_of_switchout(temperature):
     rows, length = 20_000, 12
     tokens = np.zeros((rows, 16), dtype=np.int32)
     result = token_ops.switchout(tokens, context(np.full(rows, length)), np.full(rows, temperature), uniform_seeds(rows))
@@ -51,7 +51,7 @@ def test_word_replacement_follows_weights_and_the_corpus():
     np.testing.assert_allclose(drawn, [0.5, 0.3, 0.2], atol=0.012)
 
 
-def test_a_share_of_the_sentences_is_translated():
+def test_a_fraction_of_the_sentences_is_translated():
     rows = 20_000
     none = np.zeros((rows, 5), dtype=bool)
     result = token_ops.back_translation(none, context(np.full(rows, 5)), np.full(rows, 0.4), uniform_seeds(rows))
@@ -61,7 +61,7 @@ def test_a_share_of_the_sentences_is_translated():
 
 
 @given(st.integers(0, 2**63), st.integers(1, 40), st.integers(0, 40))
-def test_a_row_alone_is_the_row_in_a_batch(seed, width, other):
+def test_a_row_does_not_depend_on_the_batch(seed, width, other):
     seeds = np.array([seed, other, seed], dtype=np.uint64)
     tokens = np.tile(np.arange(width, dtype=np.int32), (3, 1))
     lengths = np.array([width, width // 2, width])
@@ -71,22 +71,22 @@ def test_a_row_alone_is_the_row_in_a_batch(seed, width, other):
     np.testing.assert_array_equal(switched[2:], token_ops.switchout(tokens[:1], context(lengths[:1]), strength[:1], seeds[:1]))
     alone = token_ops.word_replacement(tokens[:1], weighted(weights[:1]), strength[:1], seeds[:1])
     np.testing.assert_array_equal(replaced[:1], alone)
-    np.testing.assert_array_equal(tokens[0], np.arange(width))  # what came in is as it was
+    np.testing.assert_array_equal(tokens[0], np.arange(width))  # the input is unchanged
     zero = np.zeros(3)
     np.testing.assert_array_equal(token_ops.switchout(tokens, context(lengths), zero, seeds), tokens)
     np.testing.assert_array_equal(token_ops.word_replacement(tokens, weighted(weights), zero, seeds), tokens)
 
 
 @given(st.integers(0, 2**63), st.integers(1, 40), st.integers(1, 600))
-@example(2587, 500, 15_884)  # two of its tokens are alike in the first 18 bits
-def test_a_row_does_not_see_how_wide_its_batch_is(seed, length, more):
+@example(2587, 500, 15_884)  # the random numbers of two tokens agree in their first 18 bits
+def test_a_row_does_not_depend_on_the_width_of_its_batch(seed, length, more):
     seeds, lengths, strength = np.array([seed], dtype=np.uint64), np.array([length]), np.array([0.5])
     tokens = np.arange(length + more, dtype=np.int32)[None]
     narrow = token_ops.switchout(tokens[:, :length], context(lengths), strength, seeds)
     np.testing.assert_array_equal(token_ops.switchout(tokens, context(lengths), strength, seeds)[:, :length], narrow)
 
 
-def test_seeds_use_every_place():
+def test_seeds_use_all_four_numbers_of_a_place():
     places = np.zeros((5, 4), dtype=np.float32)
     places[np.arange(4), np.arange(4)] = 2.0**-24
     assert len(set(token_ops.seeds_of(places).tolist())) == 5

@@ -1,4 +1,4 @@
-"""Compile every Triton kernel for a Hopper GPU, which needs none, and look at what came out. Run by test_cuda.py."""
+"""Compile every Triton kernel for a Hopper GPU, without a GPU, and check the result. Run by test_cuda.py."""
 
 import re
 
@@ -18,7 +18,7 @@ ONES = ("height", "width", "blocks")  # Triton makes an argument that is 1 a con
 
 
 def compile_for_hopper(kernel: triton.JITFunction, constants: dict[str, int], number: str = "*u8") -> str:
-    """Return the PTX of a kernel for these constants; `number` is the type of what comes out."""
+    """Return the PTX of a kernel for these constants; `number` is the type of its output."""
     pointers = {**BYTES, **INTEGERS, "values": number, "out": number}
     signature = {name: "constexpr" if name in constants else pointers.get(name, "i32") for name in kernel.arg_names}
     source = ASTSource(kernel, signature, {(kernel.arg_names.index(name),): value for name, value in constants.items()})
@@ -27,7 +27,7 @@ def compile_for_hopper(kernel: triton.JITFunction, constants: dict[str, int], nu
 
 
 def main() -> None:
-    """Compile for both numbers of channels, for images of one pixel, and for every kind of output."""
+    """Compile for both numbers of channels, for images of one pixel, and for every type of output."""
     texts = []
     for channels, block, ones in ((3, 1024, ()), (1, 512, ()), (3, 128, ONES)):
         for kernel in (make_tables, do_step, do_resizes):

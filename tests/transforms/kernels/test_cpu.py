@@ -1,4 +1,4 @@
-"""The compiled kernel beside the reference."""
+"""The compiled kernel compared with the reference."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ SOURCES = Path(outspan.__file__).parent / "transforms" / "kernels" / "cpu"
 pytestmark = pytest.mark.skipif(not cpu.is_built(), reason="installed without a compiler")
 
 
-def test_the_kernel_knows_only_transforms_that_there_are():
+def test_the_kernel_has_only_transforms_of_the_table():
     assert set(cpu._cpu.NAMES) <= set(TRANSFORMS)
     assert len(cpu._cpu.NAMES) == 24
     assert not cpu.knows(("invert", "something_new"))
@@ -27,20 +27,20 @@ def test_the_kernel_knows_only_transforms_that_there_are():
         cpu._cpu.mean(["something_new"], [0.0], [0.0], [0.0], [0.0])
 
 
-def test_its_names_are_in_the_order_of_its_enumeration():
+def test_names_are_in_the_order_of_the_enumeration():
     body = re.search(r"enum class Op : int8_t \{(.*?)\}", (SOURCES / "rows.h").read_text(), re.DOTALL)
     assert body is not None
     assert tuple(re.findall(r"\w+", body[1])) == cpu._cpu.NAMES
 
 
-def test_an_instruction_set_that_is_not_there_is_refused():
+def test_an_unsupported_instruction_set_is_refused():
     with pytest.raises(ValueError, match="has no 'neon9'"):
         cpu._cpu.use_instruction_set("neon9")
 
 
 @pytest.mark.parametrize("name", ["mixup", "color", "sharpness"])
-def test_integer_blends_are_float_blends_for_every_kind_of_factor(name):
-    """Factors next to fractions with small denominators are where a product comes close to an integer."""
+def test_integer_blends_equal_float_blends(name):
+    """For factors close to fractions with small denominators, products are close to integers."""
     low, high = TRANSFORMS[name].levels
     denominators = [1, 2, 3, 7, 16, 85, 128, 251, 255]
     factors = [p / q for q in denominators for p in {0, 1, q // 2, q - 1, q, q + 1, 2 * q - 1}]
@@ -64,8 +64,8 @@ def test_integer_blends_are_float_blends_for_every_kind_of_factor(name):
 
 
 @pytest.mark.parametrize("isa", instruction_sets())
-def test_it_reads_nothing_beyond_its_images(isa):
-    """The batch and the output lie between poison: bytes read beyond would show, and so would bytes written."""
+def test_the_kernel_does_not_access_memory_out_of_bounds(isa):
+    """The batch and the output are surrounded by known bytes, so that reads and writes out of bounds are visible."""
     for height, width in ((1, 1), (1, 3), (3, 1), (2, 2), (5, 63), (5, 64), (5, 65)):
         memory = torch.full((3 * height * width + 256,), 255, dtype=torch.uint8)
         images = memory[128 : 128 + 3 * height * width].view(1, 3, height, width)
@@ -78,12 +78,12 @@ def test_it_reads_nothing_beyond_its_images(isa):
             levels = [[transform.limit], [0.5], [-0.5 if transform.signed else 0.25]]
             plan = Plan.of([[name]] * 3, levels=levels, source=[0] * 3)
             assert not run_on(isa, images, plan, out=out).any(), name
-            assert (room[0] == 77).all(), name  # nor writes beside its output
+            assert (room[0] == 77).all(), name  # no write next to its output
             assert (room[2] == 77).all(), name
 
 
-def test_the_gil_is_free_while_it_works(monkeypatch):
-    """Python itself may not switch threads here, so another thread can only run while the kernel has released the GIL."""
+def test_the_gil_is_released_while_the_kernel_runs(monkeypatch):
+    """Python does not switch threads here, so another thread can only run while the kernel has released the GIL."""
     images = make_images(0, 8, 3, 224, 224)
     plan = Plan.of([["resized_crop", "blur", "rotate"]] * 8, levels=[[0, 0, 0.5]] * 8)
     kernel, gate, ran = cpu._cpu.apply, threading.Lock(), []
@@ -97,7 +97,7 @@ def test_the_gil_is_free_while_it_works(monkeypatch):
         sys.setswitchinterval(1000)
         try:
             gate.release()
-            for _ in range(1000):  # on a busy machine one call may be over before the other thread gets a core
+            for _ in range(1000):  # on a busy machine a call may end before the other thread gets a core
                 assert kernel(*arguments)
                 if ran:
                     break

@@ -1,4 +1,4 @@
-"""The adversary: its probabilities and its gradient by enumeration, what it learns to do, and what it draws."""
+"""Adversarial AutoAugment: probabilities and gradient by enumeration, the learned policies, and the drawn plans."""
 
 import itertools
 from collections import Counter
@@ -14,7 +14,7 @@ from outspan.policies.protocols import LearningPolicy
 
 
 def small(operations: int = 3, magnitudes: int = 2) -> tuple[Controller, torch.Tensor]:
-    """Return a controller in double precision and every policy that it can write: one pair, 36 of them."""
+    """Return a controller in double precision and all its policies: there are 36, each of one pair."""
     torch.manual_seed(0)
     made = Controller(operations, magnitudes, 1, embedding=4, hidden=5)
     with torch.no_grad():
@@ -39,20 +39,20 @@ def test_draws_follow_the_probabilities():
         )
 
 
-def test_the_gradient_is_that_of_the_expected_reward():
-    """Over all policies, each weighted by its probability: REINFORCE is minus the derivative of the sum of p(a) R(a)."""
+def test_the_gradient_matches_the_expected_reward():
+    """Over all policies, weighted by probability, REINFORCE is minus the derivative of the sum of p(a) R(a)."""
     controller, every = small()
     rewards = torch.from_numpy(rng.generator(1).normal(size=len(every)).astype("float32"))
     probability = controller.log_probabilities(every)[0].exp().detach()
     parameters = list(controller.parameters())
     logs, entropies = controller.log_probabilities(every)
-    # The mean over policies drawn is, in expectation, the sum over all of them by probability.
+    # The expected mean over drawn policies is the sum over all policies, weighted by probability.
     surrogate = reinforce(logs, entropies, len(every) * probability * rewards, 0.0)
     ours = torch.autograd.grad(surrogate, parameters)
     exact = torch.autograd.grad((controller.log_probabilities(every)[0].exp() * rewards).sum(), parameters)
     for one, other in zip(ours, exact, strict=True):
         assert torch.allclose(one, -other, atol=1e-5)
-    # And by finite differences along a random direction.
+    # The same by finite differences along a random direction.
     direction = [torch.randn_like(parameter) for parameter in parameters]
 
     def value(by: float) -> float:
@@ -68,7 +68,7 @@ def test_the_gradient_is_that_of_the_expected_reward():
     assert sum(float((g * d).sum()) for g, d in zip(ours, direction, strict=True)) == pytest.approx(-slope, rel=0.02, abs=2e-3)
 
 
-def test_the_entropy_is_that_of_the_choices_and_is_rewarded():
+def test_the_entropy_of_the_choices_is_rewarded():
     controller, every = small()
     logs, entropies = controller.log_probabilities(every)
     probability = logs.exp()
@@ -91,8 +91,8 @@ def tell_light_from_dark(images: torch.Tensor) -> torch.Tensor:
     return torch.stack([-light, light], dim=1)
 
 
-def test_the_adversary_finds_what_harms():
-    """A model that tells light from dark is wrong after one inversion of the pair, and right again after two."""
+def test_the_adversary_learns_the_harmful_transform():
+    """A model that separates light and dark images is wrong after one inversion of the pair, and right after two."""
     labels = torch.arange(16) % 2
     images = (labels * 200 + 20).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 8, 8).contiguous()
     operations = ("invert", "posterize", "rotate")
@@ -112,8 +112,8 @@ def test_the_adversary_finds_what_harms():
     assert harmful() > 0.95
 
 
-def test_every_image_of_a_round_counts_alike(monkeypatch):
-    """Losses 1 and 5 over six images, 4 and 2 over a last batch of two: means of 1.75 and 4.25, not of 2.5 and 3.5."""
+def test_every_image_of_a_round_has_the_same_weight(monkeypatch):
+    """Losses 1 and 5 over six images, then 4 and 2 over a final batch of two: the means are 1.75 and 4.25."""
     policy, told = Adversarial(classes=2, update_every=2, policies=2), []
     monkeypatch.setattr(policy, "_update", lambda turn, means: told.append((turn, means.tolist())))
     for turn in range(2):
@@ -122,26 +122,26 @@ def test_every_image_of_a_round_counts_alike(monkeypatch):
     assert told == [(0, [1.75, 4.25]), (1, [1.75, 4.25])]
 
 
-def test_each_candidate_is_by_its_own_policy_and_a_round_keeps_its_policies():
+def test_each_candidate_has_its_own_policy_for_a_whole_round():
     policy = Adversarial(classes=10, update_every=5, policies=3, subpolicies=2, seed=4)
     images, labels = torch.zeros(50, 1, 8, 8, dtype=torch.uint8), torch.zeros(50, dtype=torch.int64)
 
-    def written(step: int) -> list[set[tuple[str, ...]]]:
+    def draw_names(step: int) -> list[set[tuple[str, ...]]]:
         plan = policy(images, labels, step=step).plan
         names = [tuple(plan.names[op] for op in row) for row in plan.ops.tolist()]
         return [set(names[m::3]) for m in range(3)]
 
-    first = written(0)
+    first = draw_names(0)
     decided = policy._policies_of(0)[0].view(3, 2, 2, 2)[..., 0].tolist()
     assert first == [{tuple(OPERATIONS[op] for op in pair) for pair in pairs} for pairs in decided]
-    assert written(4) == first
-    assert written(5) != first
+    assert draw_names(4) == first
+    assert draw_names(5) != first
 
 
-def test_its_state_goes_on_to_the_bit():
+def test_a_restored_state_gives_identical_bits():
     def rounds(policy: Adversarial, steps: range) -> None:
         for step in steps:
-            rows = 1 if step % 3 == 2 else 2  # a round's last batch is short
+            rows = 1 if step % 3 == 2 else 2  # the final batch of a round is smaller
             policy(torch.zeros(rows, 1, 8, 8, dtype=torch.uint8), torch.zeros(rows, dtype=torch.int64), step=step)
             policy.learn(torch.from_numpy(rng.generator(7, step).random(4 * rows).astype("float32")), step=step)
 
@@ -170,7 +170,7 @@ def test_a_loss_that_is_not_finite_does_not_reach_the_controller():
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_making_one_leaves_the_generators_alone():
+def test_building_a_policy_does_not_change_the_generators():
     before = torch.get_rng_state()
     one, two = Adversarial(classes=10, update_every=5), Adversarial(classes=10, update_every=5)
     assert torch.equal(torch.get_rng_state(), before)
@@ -180,7 +180,7 @@ def test_making_one_leaves_the_generators_alone():
     )
 
 
-def test_its_dials_are_the_published_ones():
+def test_the_default_settings_are_the_published_ones():
     made = Adversarial(classes=10, update_every=100)
     assert (made.policies, made.subpolicies, made.magnitudes, made.embedding, made.hidden) == (8, 5, 10, 32, 100)
     assert (made.lr, made.entropy) == (0.00035, 1e-5)
@@ -200,6 +200,6 @@ def test_its_dials_are_the_published_ones():
         ({"preprocess": nn.Identity()}, "preprocess must be an outspan.Normalize, .*, got torch.nn.modules.linear.Identity"),
     ],
 )
-def test_refuses_what_makes_no_sense(values, message, unchecked):
+def test_wrong_arguments_are_refused(values, message, unchecked):
     with pytest.raises(ValueError, match=message):
         Adversarial(**{"classes": 10, "update_every": 5, **values})

@@ -1,4 +1,4 @@
-"""Partners by class: the requested fraction, uniform over the allowed ones, of the same batch."""
+"""Partners by class: the requested fraction has the same class, and partners are uniform within the batch."""
 
 from collections import Counter
 from dataclasses import replace
@@ -22,7 +22,7 @@ def redraw(plan: Plan, labels: torch.Tensor, fraction: float, *seeds: int) -> Pl
 
 
 @given(seed=seeds, fraction=st.sampled_from([0.0, 1.0]), classes=st.integers(1, 4), size=st.integers(1, 9))
-def test_the_class_is_the_requested_one_if_there_is_any(seed, fraction, classes, size):
+def test_partners_have_the_requested_class_if_possible(seed, fraction, classes, size):
     labels = torch.from_numpy(rng.generator(seed, "labels").integers(0, classes, size))
     plan = redraw(mixup()(size, rng=rng.generator(seed)), labels, fraction, seed)
     partners = plan.partners[:, 0]
@@ -31,7 +31,7 @@ def test_the_class_is_the_requested_one_if_there_is_any(seed, fraction, classes,
         assert int(partners[i]) in (allowed or [i])
 
 
-def test_shares_and_partners_are_uniform():
+def test_fractions_are_as_requested_and_partners_are_uniform():
     labels = torch.tensor([0, 0, 0, 1, 1, 2]).repeat(4000)
     plan = redraw(mixup()(len(labels), rng=rng.generator(1)), labels, 0.25)
     same = (labels[plan.partners[:, 0]] == labels).double().mean()
@@ -44,7 +44,7 @@ def test_shares_and_partners_are_uniform():
         assert all(abs(count - 900 / len(expected)) < 90 for count in counts.values())
 
 
-def test_batches_keep_to_themselves_and_are_drawn_by_their_own_seeds():
+def test_batches_have_partners_of_their_own_and_separate_seeds():
     labels = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1])
     policy = Plain(mixup(), classes=2, same_class=0.5)
     both = policy.draw_several(labels, seeds=[3, 8], step=5)
@@ -55,7 +55,7 @@ def test_batches_keep_to_themselves_and_are_drawn_by_their_own_seeds():
     assert torch.equal(batch.drawn.partners, both.partners[4:] - 4)
 
 
-def test_rows_that_mix_in_their_own_image_stay():
+def test_rows_mixed_with_their_own_image_are_unchanged():
     labels = torch.tensor([0, 1, 0])
     plan = augmix()(3, rng=rng.generator(0))
     assert redraw(plan, labels, 1.0).to_json() == plan.to_json()
@@ -66,7 +66,7 @@ def test_rows_that_mix_in_their_own_image_stay():
     assert redraw(uniform(2, transforms=("rotate", "blur"))(3, rng=rng.generator(0)), labels, 0.0).partners.max() == -1
 
 
-def test_refusals():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="same_class needs labels that are class indices"):
         redraw(mixup()(2, rng=rng.generator(0)), torch.tensor([0, 1]).repeat(2, 1), 0.5)
     for fraction in (-0.5, 1.5, float("nan")):

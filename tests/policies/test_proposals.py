@@ -1,4 +1,4 @@
-"""Proposals: what is drawn, how often, and from what alone."""
+"""Proposals: the distribution of drawn plans, and their reproducibility."""
 
 import itertools
 import pickle
@@ -43,11 +43,11 @@ def test_transforms_of_a_row_are_distinct(seed, depth):
     assert all(len(set(row)) == depth for row in plan.ops.tolist())
 
 
-def test_half_of_them_fire():
+def test_each_transform_is_applied_with_probability_one_half():
     plan = uniform(2)(40_000, rng=rng.generator(0))
-    fired = Counter((plan.ops >= 0).sum(1).tolist())
+    applied = Counter((plan.ops >= 0).sum(1).tolist())
     for count, fraction in ((0, 0.25), (1, 0.5), (2, 0.25)):
-        assert abs(fired[count] / 40_000 - fraction) < 0.01
+        assert abs(applied[count] / 40_000 - fraction) < 0.01
 
 
 def test_levels_are_uniform_over_the_range():
@@ -85,7 +85,7 @@ def test_places_are_uniform():
 
 
 @given(seed=seeds)
-def test_a_draw_is_a_function_of_its_generator(seed):
+def test_a_plan_depends_only_on_the_generator(seed):
     first, again = (uniform(3)(5, rng=rng.generator(seed, "x"), candidates=2) for _ in range(2))
     assert first.to_json() == again.to_json()
 
@@ -100,7 +100,7 @@ def test_a_draw_is_a_function_of_its_generator(seed):
         blend(over_range("rotate", 0.5), over_range("cutout")),
     ],
 )
-def test_batches_drawn_together_are_those_drawn_alone(propose):
+def test_batches_drawn_together_equal_batches_drawn_alone(propose):
     generators = [[rng.generator(seed, "x") for seed in (4, 0, 9)] for _ in range(2)]
     alone = join_batches([propose(5, rng=generator) for generator in generators[0]], 5)
     assert draw_together(propose, 5, generators[1]).to_json() == alone.to_json()
@@ -113,16 +113,16 @@ def test_one_transform_is_a_sequence_of_one(seed, name):
     assert one == other
 
 
-def test_proposals_of_one_depth_are_drawn_as_one():
+def test_proposals_of_the_same_depth_are_merged():
     mirrored = any_of([Step("cutout", 0, 1, 0.5), Step("rotate", 0, 1, mirrored=True, bins=5), Step("cutmix")], 1)
     several, counts = [sequence(), uniform(1), sequence(Step("random_crop")), mirrored], [2, 1, 3, 2]
     images = make_images(0, 40, 3, 8, 8)
-    merged = pickle.loads(pickle.dumps(merge(several, counts)))  # noqa: S301 - policies go to other processes
+    merged = pickle.loads(pickle.dumps(merge(several, counts)))  # noqa: S301 - policies are sent to other processes
     addresses = [(i, j) for i, count in enumerate(counts) for j in range(count)]
     together = draw_together(merged, 5, [rng.generator(*address) for address in addresses])
     alone = join_batches([several[i](5, rng=rng.generator(i, j)) for i, j in addresses], 5)
     assert torch.equal(apply(images, together), apply(images, alone))
-    for field in ("levels", "places", "partners"):  # what is drawn, where something is done
+    for field in ("levels", "places", "partners"):  # the drawn values, where a transform is applied
         does = alone.ops >= 0
         assert torch.equal(getattr(together, field)[does], getattr(alone, field)[does])
     assert len(draw_together(merge([sequence(), sequence()], [1, 1]), 5, [rng.generator(0)] * 2)) == 10
@@ -131,7 +131,7 @@ def test_proposals_of_one_depth_are_drawn_as_one():
 
 
 @given(seed=seeds)
-def test_a_blend_is_pillows(seed):
+def test_a_blend_matches_pillow(seed):
     images = make_images(seed, 4, 3, 9, 8)
     both = blend(over_range("rotate", 0.7), over_range("solarize", 0.7))
     plan = both(4, rng=rng.generator(seed), candidates=2)
@@ -140,11 +140,11 @@ def test_a_blend_is_pillows(seed):
     first, second = (some.permute(0, 2, 3, 1).numpy() for some in alone)
     expected = [np.array(Image.blend(*map(Image.fromarray, pair), 0.5)) for pair in zip(first, second, strict=True)]
     assert (apply(images, plan).permute(0, 2, 3, 1).numpy() == np.stack(expected)).all()
-    labels = torch.tensor([2, 0, 1, 2])  # each is mixed with itself: they stay as they are
+    labels = torch.tensor([2, 0, 1, 2])  # each image is mixed with itself, so its label is unchanged
     assert torch.equal(mix_labels(labels, plan, 3, (9, 8)), torch.eye(3)[labels.repeat_interleave(2)])
 
 
-def test_a_blend_of_three_is_even():
+def test_a_blend_of_three_has_equal_weights():
     images = torch.full((1, 1, 8, 8), 90, dtype=torch.uint8)
     plan = blend(Step("identity"), Step("identity"), Step("invert"))(1, rng=rng.generator(0))
     assert apply(images, plan).unique().tolist() == [(90 + 90 + 165) // 3]
@@ -153,7 +153,7 @@ def test_a_blend_of_three_is_even():
             blend(*steps)
 
 
-def test_the_released_code_s_posterize_leaves_3_to_0_bits_alike_often():
+def test_posterize_of_the_released_code_keeps_0_to_3_bits_equally_often():
     plan = uniform(1, transforms=("posterize",), probability=1.0, profile="released")(4000, rng=rng.generator(0))
     bits = Counter((8 - 4 * plan.levels).flatten().tolist())
     assert bits.keys() == {0.0, 1.0, 2.0, 3.0}
@@ -164,7 +164,7 @@ def test_the_released_code_s_posterize_leaves_3_to_0_bits_alike_often():
     assert others[0].to_json() == others[1].to_json()
 
 
-def test_it_is_a_proposal():
+def test_every_function_returns_a_proposal():
     assert isinstance(uniform(), Proposal)
 
 
@@ -181,7 +181,7 @@ def test_it_is_a_proposal():
         ((None,), "takes steps, got None"),
     ],
 )
-def test_what_is_no_step_is_refused_with_the_call_that_was_meant(function, steps, message, unchecked):
+def test_invalid_steps_are_refused_with_a_correct_call(function, steps, message, unchecked):
     with pytest.raises(ValueError, match=message.replace("{}", function.__name__)):
         function(*steps)
 
@@ -197,6 +197,6 @@ def test_what_is_no_step_is_refused_with_the_call_that_was_meant(function, steps
         ({"transforms": ("rotat",), "depth": 1}, "did you mean 'rotate'"),
     ],
 )
-def test_refuses_what_cannot_be_drawn(arguments, message):
+def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         uniform(**arguments)

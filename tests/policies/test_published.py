@@ -1,4 +1,4 @@
-"""Published augmentations against the numbers of their papers, written out by hand."""
+"""Published augmentations compared with the numbers of their papers, computed by hand."""
 
 from collections import Counter
 
@@ -32,7 +32,7 @@ def test_randaugment_at_9_of_30():
     assert max(counts) < 1.3 * min(counts)
 
 
-def test_trivialaugment_wide_reaches_what_its_paper_says():
+def test_trivialaugment_wide_has_the_ranges_of_its_paper():
     plan = outspan.trivialaugment()(40_000, rng=rng.generator(0))
     result = magnitudes(plan)
     assert plan.ops.shape[1] == 1
@@ -49,7 +49,7 @@ def test_trivialaugment_wide_reaches_what_its_paper_says():
     assert (max(narrow["rotate"]), max(narrow["translate_x"])) == (30, 0.3125)
 
 
-def test_uniformaugment_applies_half_of_two():
+def test_uniformaugment_applies_two_transforms_with_probability_one_half():
     result = magnitudes(outspan.uniformaugment()(20_000, rng=rng.generator(1)))
     assert set(result) == FOURTEEN - {"identity"} | {"invert", "cutout"}
     assert max(result["cutout"]) == pytest.approx(0.2, abs=0.001)
@@ -59,53 +59,53 @@ def test_uniformaugment_applies_half_of_two():
 
 
 @pytest.mark.parametrize("data", AUTOAUGMENT_PAIRS)
-def test_autoaugment_draws_25_pairs_alike(data):
+def test_autoaugment_draws_25_pairs_equally_often(data):
     assert len(AUTOAUGMENT_PAIRS[data]) == 25
     assert all(len(pair.split(", ")) == 2 for pair in AUTOAUGMENT_PAIRS[data])
     plan = outspan.autoaugment(data)(2000, rng=rng.generator(0))
     assert plan.ops.shape == (2000, 2)
 
 
-def test_autoaugment_is_the_published_one():
+def test_autoaugment_has_the_published_values():
     plan = outspan.autoaugment("cifar")(100_000, rng=rng.generator(0))
     result = magnitudes(plan)
     # Contrast 6 and 7 of 9 between 0.1 and 1.9; rotate 2 of 9 of 30 degrees; shear_y 8 and 7 of 9 of 0.3.
     assert result["contrast"] == {1.3, 1.5}
     assert result["rotate"] == {round(sign * 30 * 2 / 9, 4) for sign in (-1, 1)}
     assert result["shear_y"] == {round(sign * 0.3 * m / 9, 4) for sign in (-1, 1) for m in (7, 8)}
-    # Inversion comes in three pairs, with probabilities 0.1, 0 and 0.1.
+    # Invert is in three pairs, with probabilities 0.1, 0 and 0.1.
     fraction = (plan.ops == plan.names.index("invert")).double().sum() / 100_000
     assert abs(fraction - (0.1 + 0.0 + 0.1) / 25) < 0.002
 
 
-def test_mixup_weights_follow_beta():
+def test_mixup_weights_follow_the_beta_distribution():
     for alpha in (0.2, 1.0):
         levels = outspan.mixup(alpha)(40_000, rng=rng.generator(0)).levels.double()
         assert abs(levels.mean() - 0.5) < 0.01
         assert abs(levels.var() - 1 / (4 * (2 * alpha + 1))) < 0.003
 
 
-def test_cutmix_areas_follow_beta():
+def test_cutmix_areas_follow_the_beta_distribution():
     levels = outspan.cutmix()(40_000, rng=rng.generator(0)).levels.double()
     assert abs((levels**2).mean() - 0.5) < 0.01
 
 
-def test_augmix_shares_add_up_and_keep_the_label():
+def test_augmix_weights_sum_to_one_and_keep_the_label():
     size, width = 300, 3
     plan = outspan.augmix()(size, rng=rng.generator(0), candidates=2)
     assert len(plan) == 600
     weights = plan.levels[:600, 3:].double()
     later = torch.cat([(1 - weights).flip(1).cumprod(1).flip(1)[:, 1:], torch.ones(600, 1)], dim=1)
-    shares = weights * later
+    fractions = weights * later
     kept = (1 - weights).prod(1)
-    assert torch.allclose(shares.sum(1) + kept, torch.ones(600, dtype=torch.float64))
+    assert torch.allclose(fractions.sum(1) + kept, torch.ones(600, dtype=torch.float64))
     assert abs(kept.mean() - 0.5) < 0.04  # Beta(1, 1)
-    assert (shares.mean(0) - 0.5 / width).abs().max() < 0.03  # alike for the three chains
+    assert (fractions.mean(0) - 0.5 / width).abs().max() < 0.03  # equal for the three chains
     labels = torch.arange(size) % 7
     assert torch.allclose(mix_labels(labels, plan, 7, (8, 8)), torch.eye(7)[labels.repeat_interleave(2)])
 
 
-def test_augmix_mixes_pixels_as_pillow_does():
+def test_augmix_mixes_pixels_like_pillow():
     images = make_images(0, 6, 3, 12, 12)
     plan = outspan.augmix(severity=5)(6, rng=rng.generator(1), candidates=2)
     out = apply(images, plan)
@@ -114,7 +114,7 @@ def test_augmix_mixes_pixels_as_pillow_does():
     assert torch.equal(apply(images, plan[[3, 8]]), out[[3, 8]])
 
 
-def test_defaults_are_the_papers():
+def test_defaults_match_the_paper():
     def names(proposal):
         return proposal(1, rng=rng.generator(0)).names
 
@@ -140,6 +140,6 @@ def test_defaults_are_the_papers():
         (lambda: outspan.Step("rotate", bins=1), "bins must be 0 or at least 2"),
     ],
 )
-def test_refuses_what_is_not_published(call, message, unchecked):
+def test_wrong_arguments_are_refused(call, message, unchecked):
     with pytest.raises(ValueError, match=message):
         call()

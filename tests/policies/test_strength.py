@@ -45,7 +45,7 @@ def test_levels_and_probabilities_are_scaled(name, strength):
     assert np.array_equal(scaled.levels[kept].numpy(), wanted)
 
 
-def test_several_batches_are_scaled_as_each_alone():
+def test_several_batches_are_scaled_like_single_batches():
     propose = outspan.uniform(depth=2)
     plans = [propose(6, rng=rng.generator(seed)) for seed in (1, 2)]
     alone = [scale(plan, 0.5, [rng.generator(seed, "strength")]) for seed, plan in zip((1, 2), plans, strict=True)]
@@ -61,7 +61,7 @@ def make(recipe: Recipe):
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"fastautoaugment", "pba"}))
-def test_the_finish_and_strength_0_apply_nothing_but_the_defaults(name):
+def test_the_finish_and_strength_0_apply_only_the_defaults(name):
     transforms = "rotate,posterize" if name == "blend" else "paper16"
     recipe = Recipe(policy=name, transforms=transforms, epochs=50, batch=5_000, finish=0.4, adversaries=2)  # 50 steps
     policy, train = make(recipe)
@@ -116,12 +116,12 @@ def test_the_first_step_of_the_finish():
         ({"finish": "a", "steps": 10}, "finish must be a number, got 'a'"),
     ],
 )
-def test_what_is_out_of_range_is_refused(options, message, unchecked):
+def test_values_out_of_range_are_refused(options, message, unchecked):
     with pytest.raises(ValueError, match=message):
         outspan.Plain(outspan.uniform(), classes=10, **options)
 
 
-def test_recipes_refuse_it_too():
+def test_recipes_refuse_values_out_of_range():
     with pytest.raises(ValueError, match=r"finish is out of range, got 1 \(allowed: \[0, 1\)\)"):
         Recipe(finish=1)
-    assert max(transform.limit for transform in outspan.TRANSFORMS.values()) == 4.5  # what the recipe allows
+    assert max(transform.limit for transform in outspan.TRANSFORMS.values()) == 4.5  # the limit of the recipe

@@ -1,4 +1,4 @@
-"""Policies by name: what each takes of a recipe, against what it makes of a batch."""
+"""The table of policies: the listed recipe keys of a policy are those that change its batches."""
 
 from dataclasses import replace
 
@@ -24,8 +24,8 @@ CHANGES = {
 }
 
 
-def made(recipe: Recipe) -> list[torch.Tensor]:
-    """Return what a policy makes of a few images at two steps, under a model that it may ask."""
+def make_inputs(recipe: Recipe) -> list[torch.Tensor]:
+    """Return the inputs that a policy makes of a few images at two steps."""
     digits = load("digits")
     torch.manual_seed(3)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
@@ -34,17 +34,17 @@ def made(recipe: Recipe) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"fastautoaugment", "pba", "adversarial"}))
-def test_a_key_changes_what_a_policy_makes_where_it_takes_it_and_not_elsewhere(name):
+def test_a_key_changes_only_the_policies_that_list_it(name):
     recipe = Recipe(policy=name, transforms="rotate,posterize" if name == "blend" else "paper16")
-    usual = made(recipe)
+    usual = make_inputs(recipe)
     for key, value in CHANGES.items():
-        result = made(replace(recipe, **{key: value}))
+        result = make_inputs(replace(recipe, **{key: value}))
         same = all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(result, usual, strict=True))
         assert same == (key not in POLICIES[name].keys), key
         assert ignored_keys([key, "lr"], name) == ([key] if same else [])
 
 
-def test_every_key_of_a_policy_is_tried_here_or_with_files_and_adversaries():
+def test_every_key_of_a_policy_is_tested():
     elsewhere = {
         "policy_file",
         "policy_epochs",
@@ -56,10 +56,10 @@ def test_every_key_of_a_policy_is_tried_here_or_with_files_and_adversaries():
     assert {key for spec in POLICIES.values() for key in spec.keys} == CHANGES.keys() | elsewhere
 
 
-def test_transforms_of_text_are_refused_for_images_before_anything_is_drawn():
+def test_transforms_of_texts_are_refused_for_images():
     digits, model, normalize = load("digits"), torch.nn.Identity(), Normalize((0.1,), (0.3,))
     for policy in ("uncertain", "random", "sequence"):
         recipe = Recipe(policy=policy, transforms="rotate,switchout")
         with pytest.raises(ValueError, match="transform 'switchout' is not for images: use one of identity, auto_contrast"):
             build_policy(recipe, model, digits, normalize)
-    build_policy(Recipe(policy="randaugment", transforms="switchout"), model, digits, normalize)  # which does not ask for them
+    build_policy(Recipe(policy="randaugment", transforms="switchout"), model, digits, normalize)  # an unused key

@@ -1,4 +1,4 @@
-"""Algorithm 1, and the plain policies behind the same call."""
+"""Algorithm 1 of the paper, and plain policies with the same call."""
 
 import math
 import pickle
@@ -40,7 +40,7 @@ FILL = [128, 102, 76]
 
 
 def network(seed: int = 0) -> nn.Module:
-    """Return a small classifier with everything that scoring could disturb."""
+    """Return a small classifier with all layers that scoring could change."""
     torch.manual_seed(seed)
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(144, 5))
 
@@ -60,7 +60,7 @@ def losses_by_hand(model, images, labels, plan) -> torch.Tensor:
 
 
 @given(seed=seeds, keep=st.integers(1, 4), size=st.integers(1, 6))
-def test_what_is_kept_has_the_highest_losses(seed, keep, size):
+def test_kept_candidates_have_the_highest_losses(seed, keep, size):
     model, (images, labels) = network(seed % 5), batch(seed, size)
     policy = Uncertain(model, uniform(2), candidates=4, keep=keep, defaults="cifar", preprocess=NORMALIZE, seed=seed)
     out = policy(images, labels, step=3)
@@ -73,13 +73,13 @@ def test_what_is_kept_has_the_highest_losses(seed, keep, size):
     kept = out.losses.flatten()[out.chosen].view(size, keep)
     assert torch.equal(kept, out.losses.sort(dim=1, descending=True).values[:, :keep])
     assert torch.equal(out.chosen // 4, torch.arange(size).repeat_interleave(keep))
-    # What comes out can be made again from the chosen plan alone.
+    # The output can be reproduced from the chosen plan.
     again = NORMALIZE(apply(images, out.plan, fill=FILL))
     assert torch.equal(out.inputs, again)
     assert torch.equal(out.targets, mix_labels(labels, out.plan, 5, (8, 8)))
 
 
-def test_scoring_leaves_no_trace():
+def test_scoring_does_not_change_the_model():
     model, (images, labels) = network(), batch()
     model.train()
     model[1].eval()  # a frozen layer in a training model stays frozen
@@ -92,10 +92,10 @@ def test_scoring_leaves_no_trace():
     assert [module.training for module in model] == [True, False, True, True, True, True]
     assert torch.equal(torch.get_rng_state(), generator)
     assert not any(parameter.grad is not None for parameter in model.parameters())
-    outspan.soft_cross_entropy(model(out.inputs), out.targets).backward()  # and it can be trained on
+    outspan.soft_cross_entropy(model(out.inputs), out.targets).backward()  # the output can be used for training
 
 
-def test_the_mode_is_put_back_when_the_model_fails():
+def test_the_training_mode_is_restored_if_the_model_fails():
     model, (images, labels) = network().train(), batch()
     with pytest.raises(RuntimeError):
         Uncertain(model, uniform(2))(images[:, :, :4], labels, step=0)
@@ -121,34 +121,34 @@ def test_proportional_frequencies(power, weights):
     assert ((counts - expected) ** 2 / expected).sum() < 16.27  # 3 degrees of freedom: p > 0.001
 
 
-def test_kept_ones_are_distinct():
+def test_kept_candidates_are_distinct():
     losses = torch.rand(50, 8)
     for power in (math.inf, 1.0):
         chosen = choose(losses, 4, power, seed=1, step=2).view(50, 4)
         assert all(len(set(row)) == 4 for row in chosen.tolist())
 
 
-def test_between_scored_steps_it_draws_plainly():
+def test_steps_without_scoring_do_not_use_the_model():
     model, (images, labels) = network(), batch()
     calls = []
     model.register_forward_hook(lambda module, inputs, output: calls.append(len(inputs[0])))
     policy = Uncertain(model, uniform(2), candidates=4, keep=2, score_every=3, preprocess=NORMALIZE, classes=5)
     sizes = [len(policy(images, labels, step=step).inputs) for step in range(6)]
     assert sizes == [14] * 6
-    assert calls == [28, 28]  # steps 0 and 3 alone
+    assert calls == [28, 28]  # only steps 0 and 3
     plain = policy(images, labels, step=1)
     expected = uniform(2)(7, rng=rng.generator(0, "augment", 1), candidates=2)
     assert plain.plan.to_json() == expected.to_json()
 
 
-def test_a_mixed_label_is_not_chosen_for_the_loss_that_no_model_could_avoid():
-    """A row that is mixed half and half costs log 2 and more, whatever the model answers."""
+def test_the_unavoidable_loss_of_a_mixed_label_does_not_count():
+    """The loss of a row that is mixed half and half is at least log 2 for any model."""
 
     class Leaning(nn.Module):
         def forward(self, images):
             return torch.tensor([[0.1, 0.0]]).expand(len(images), 2)
 
-    def propose(size, *, rng, candidates=1):  # of each image one row is mixed with another class, evenly
+    def propose(size, *, rng, candidates=1):  # one row per image is mixed half and half with another class
         return Plan.of([["mixup"], []] * size, levels=[[0.5], []] * size, partners=[[3], []] * 2, source=[0, 0, 1, 1])
 
     images, labels = make_images(0, 2, 3, 8, 8), torch.tensor([0, 1])
@@ -156,11 +156,11 @@ def test_a_mixed_label_is_not_chosen_for_the_loss_that_no_model_could_avoid():
         policy = Uncertain(Leaning(), propose, candidates=2, score=score, preprocess=NORMALIZE, classes=2)
         out = policy(images, labels, step=0)
         plain = math.log(1 + math.exp(-0.1))
-        assert out.losses[0].tolist() == pytest.approx([plain + 0.05, plain])  # what is said of it is the loss itself
+        assert out.losses[0].tolist() == pytest.approx([plain + 0.05, plain])  # the reported loss is the total loss
         assert out.chosen[0] == first
 
 
-def test_the_number_of_classes_is_asked_of_the_model():
+def test_the_number_of_classes_comes_from_the_model():
     model, (images, labels) = network(), batch()
     assert Uncertain(model, uniform(2), score_every=2)(images, labels, step=1).targets.shape == (7, 5)
 
@@ -188,13 +188,13 @@ def test_the_number_of_classes_is_asked_of_the_model():
         ({"defaults": "cifra"}, "defaults must be a proposal or one of none, cifar, .*, mixup, got 'cifra'"),
     ],
 )
-def test_refuses_dials_by_name(options, message, unchecked):
+def test_wrong_settings_are_refused_by_name(options, message, unchecked):
     with pytest.raises(ValueError, match=message):
         Uncertain(**{"model": network(), "propose": uniform(2), **options})
 
 
 class Wrapped(nn.Module):
-    """Returns what models of other libraries do."""
+    """A model with the outputs of other libraries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,20 +213,20 @@ class Wrapped(nn.Module):
         ({"loss": lambda logits, targets, reduction: logits.mean()}, 0, r"one loss per sample, \[28\], got \[\]"),
     ],
 )
-def test_refuses_what_a_model_or_loss_returns_by_name(options, step, message):
+def test_wrong_outputs_of_a_model_or_loss_are_refused_by_name(options, step, message):
     policy = Uncertain(**{"model": network(), "propose": uniform(2), "preprocess": NORMALIZE, **options})
     with pytest.raises(ValueError, match=message):
         policy(*batch(), step=step)
 
 
 class Focal(nn.Module):
-    """A loss of one's own that is told its reduction, and keeps a column."""
+    """A custom loss that accepts a reduction, and keeps a column."""
 
     def forward(self, logits, targets, reduction="mean"):
         return outspan.soft_cross_entropy(logits, targets, reduction=reduction).unsqueeze(1)
 
 
-def test_a_module_that_takes_its_reduction_is_a_loss():
+def test_a_module_with_a_reduction_argument_is_a_loss():
     policies = [
         Uncertain(network(), uniform(2), preprocess=NORMALIZE, loss=loss) for loss in (Focal(), outspan.soft_cross_entropy)
     ]
@@ -244,12 +244,12 @@ def check_pickled(policy) -> None:
 @pytest.mark.parametrize(
     "propose", [uniform(2), augmix(), mixup(), cutmix(), autoaugment(), blend(Step("invert"), Step("blur"))]
 )
-def test_a_policy_goes_to_another_process_and_draws_the_same(propose):
+def test_a_pickled_policy_returns_the_same_batches(propose):
     check_pickled(Plain(propose, classes=5, defaults="cifar"))
     check_pickled(Uncertain(network(), propose, candidates=2, defaults="cifar"))
 
 
-def test_policies_of_files_go_to_another_process(tmp_path):
+def test_policies_of_files_can_be_pickled(tmp_path):
     pairs, lines = tmp_path / "pairs", tmp_path / "lines"
     pairs.write_text("[[['Invert', 0.5, 1], ['Rotate', 1, 1]]]")
     lines.write_text(repr(["1", "1", 1, 1, [5] * 60, [7] * 60]))
@@ -258,7 +258,7 @@ def test_policies_of_files_go_to_another_process(tmp_path):
         check_pickled(Uncertain(network(), propose, candidates=2))
 
 
-def test_an_adversarial_policy_goes_to_another_process_in_the_middle_of_a_round():
+def test_an_adversarial_policy_can_be_pickled_in_the_middle_of_a_round():
     policy = Adversarial(classes=5, update_every=4, policies=2)
     policy.learn(soft_cross_entropy(torch.zeros(14, 5), policy(*batch(), step=2).targets, reduction="none"), step=2)
     check_pickled(policy)
@@ -266,7 +266,7 @@ def test_an_adversarial_policy_goes_to_another_process_in_the_middle_of_a_round(
     assert all(torch.equal(tensor, there.state_dict()[name]) for name, tensor in policy.state_dict().items())
 
 
-def test_plain_is_what_was_proposed_and_then_the_defaults():
+def test_plain_applies_the_proposal_and_then_the_defaults():
     images, labels = batch()
     out = Plain(uniform(2), classes=5, defaults="cifar", preprocess=NORMALIZE, seed=3)(images, labels, step=9)
     first = uniform(2)(7, rng=rng.generator(3, "augment", 9))
@@ -278,14 +278,14 @@ def test_plain_is_what_was_proposed_and_then_the_defaults():
     assert torch.equal(out.targets, mix_labels(labels, out.plan, 5, (8, 8)))
 
 
-def test_plain_without_normalisation_gives_zero_to_one():
+def test_plain_without_normalization_returns_values_from_zero_to_one():
     images, labels = batch()
     out = Plain(sequence(), classes=5)(images, labels, step=0)
     assert torch.equal(out.inputs, (images.double() / 255).float())
     assert torch.equal(out.targets, torch.eye(5)[labels])
 
 
-def test_a_step_is_the_same_whenever_it_is_asked_for():
+def test_a_step_does_not_depend_on_earlier_calls():
     images, labels = batch()
     policy = Uncertain(network(), uniform(2), select="proportional", defaults="cifar", seed=4)
     there = [policy(images, labels, step=step) for step in (0, 1, 2)]
@@ -297,7 +297,7 @@ def test_a_step_is_the_same_whenever_it_is_asked_for():
 
 
 @given(seed=seeds)
-def test_then_is_one_plan_after_the_other(seed):
+def test_then_applies_one_plan_after_the_other(seed):
     images = make_images(seed, 4, 3, 9, 7)
     first = uniform(2, transforms=("rotate", "mixup", "invert"))(4, rng=rng.generator(seed, 0), candidates=2)[[5, 0, 7]]
     second = uniform(2, transforms=("blur", "mixup", "cutmix", "invert"))(3, rng=rng.generator(seed, 1))
@@ -309,8 +309,8 @@ def test_then_refuses_a_plan_for_other_rows():
         Plan.of([["invert"]] * 2).then(Plan.of([["invert"]]))
 
 
-def test_the_three_lines_train_a_model():
-    """The README's loop: a network learns which half of an image is bright."""
+def test_the_loop_of_the_readme_trains_a_model():
+    """A network learns which half of an image is bright."""
     draw = rng.generator(0, "data")
     labels = torch.from_numpy(draw.integers(0, 2, 256))
     images = torch.from_numpy(draw.integers(0, 120, (256, 1, 8, 8))).to(torch.uint8)

@@ -34,7 +34,7 @@ def _code(draw: Draw) -> bytes:
     for i in range(int(draw.integers(0, 40))):
         names.append(f"p{i}")
         lines.append(f"    p{i} = {pick(draw, names[:-1])} + {pick(draw, names[:-1])}")
-    return "\n".join(["import os", "def found():", *lines, f"    return {names[-1]}", ""]).encode()
+    return "\n".join(["import os", "def fa_reduced():", *lines, f"    return {names[-1]}", ""]).encode()
 
 
 def _log(draw: Draw) -> bytes:
@@ -50,7 +50,7 @@ def check(data: bytes, folder: Path) -> None:
     """Read a file in both formats, and draw plans from the result."""
     path = folder / "policy.py"
     path.write_bytes(data)
-    for name in ("", "#found"):
+    for name in ("", "#fa_reduced"):
         _draw(attempt(fast_autoaugment, f"{path}{name}"))
     schedule = attempt(pba, str(path), searched=200, epochs=3, epoch_steps=7)
     for step in (0, 5, 10**9):

@@ -632,9 +632,9 @@ class Bench:
 
 
 def split_epochs(text: str, epochs: float) -> tuple[str, float, bool]:
-    """Read "random:111" as a variant, its epochs, and whether they were given."""
-    name, colon, given = text.partition(":")
-    return name, float(given) if colon else epochs, bool(colon)
+    """Read "random:111" as a variant, its epochs, and whether the text has epochs."""
+    name, colon, suffix = text.partition(":")
+    return name, float(suffix) if colon else epochs, bool(colon)
 
 
 def read_options(arguments: list[str] | None = None) -> argparse.Namespace:

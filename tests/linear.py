@@ -33,7 +33,7 @@ def direct_error(s: Setting, added: Rows | None, fit: Callable[[np.ndarray], np.
         A, L = np.vstack([A, added.x]), np.vstack([L, added.weights])
     M = fit(A) @ L
     off = M @ s.X @ s.beta - s.beta
-    return [off @ off, s.sigma**2 * np.trace(M @ M.T)]
+    return [float(off @ off), float(s.sigma**2 * np.trace(M @ M.T))]
 
 
 def ridge_decrease(s: Setting, added: Rows, fixed_penalty: bool) -> Error:

@@ -135,14 +135,14 @@ def test_wrong_arguments_are_refused(options, few, tmp_path, run):
         assert f"{command} sets depth itself" in run(command, *options, *out, "--set", "depth=2", code=2)
     assert "mixup sets same_class itself" in run("mixup", *options, *out, "--set", "same_class=1", code=2)
     assert "--l2 must be comma-separated numbers, got '1e-3,x'" in run("mixup", *options, *out, "--l2", "1e-3,x", code=2)
-    refused = "fractions of the same class must lie in [0, 1], at least one, got [0.0, 2.0]"
-    assert refused in run("mixup", *options, *out, "--shares", "0,2", code=2)
+    message = "fractions of the same class must lie in [0, 1], at least one, got [0.0, 2.0]"
+    assert message in run("mixup", *options, *out, "--shares", "0,2", code=2)
     assert "weight decays must be 0 or more" in run("mixup", *options, *out, "--l2", "nan,1", code=2)
-    refused = run("mixup", "--data", few, "--model", "convnet", *out, code=2)
-    assert "needs an mlp without validation images, got convnet: pass one value, e.g. --l2 0.0005" in refused
+    message = run("mixup", "--data", few, "--model", "convnet", *out, code=2)
+    assert "needs an mlp without validation images, got convnet: pass one value, e.g. --l2 0.0005" in message
     assert not (tmp_path / "m").exists()
     run("core", *options, *out, "--transforms", "invert")
-    refused = run("compose", *options[:-1], "batch=50", *out, code=2)
-    assert "a measurement with other settings (batch 25 there, 50 requested)" in refused
+    message = run("compose", *options[:-1], "batch=50", *out, code=2)
+    assert "a measurement with other settings (batch 25 there, 50 requested)" in message
     for command in ("compose", "core", "mixup"):
         assert f"Example: outspan {command}" in run(command, "--help")

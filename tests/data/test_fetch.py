@@ -23,7 +23,7 @@ def toy(source: Source) -> dict[str, DataSetEntry]:
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         server = self.server
-        server.asked.append(self.headers.get("Range"))
+        server.requests.append(self.headers.get("Range"))
         if self.path not in server.files:
             return self.send_error(404)
         body, start = server.files[self.path], 0
@@ -44,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch):
     """Start a local server, and define a data set of one file on it."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
-        made.files, made.asked, made.resumes, made.at_most = {"/a.bin": BODY}, [], True, len(BODY)
+        made.files, made.requests, made.resumes, made.at_most = {"/a.bin": BODY}, [], True, len(BODY)
         thread = threading.Thread(target=made.serve_forever)
         thread.start()
 
@@ -62,12 +62,12 @@ def server(monkeypatch):
 
 def test_a_data_set_is_downloaded(server, tmp_path):
     seen = []
-    folder = fetch("toy", tmp_path / "deep" / "er", on_bytes=lambda *told: seen.append(told))
+    folder = fetch("toy", tmp_path / "deep" / "er", on_bytes=lambda *counts: seen.append(counts))
     assert (folder / "a.bin").read_bytes() == BODY
     assert seen[-1] == ("a.bin", len(BODY), len(BODY))
     assert [path.name for path in folder.parent.iterdir()] == ["toy"]
     assert fetch("toy", folder.parent) == folder
-    assert len(server.asked) == 1  # the file existed already
+    assert len(server.requests) == 1  # the file existed already
 
 
 def test_an_interrupted_download_resumes(server, tmp_path):
@@ -79,7 +79,7 @@ def test_an_interrupted_download_resumes(server, tmp_path):
             fetch("toy", tmp_path)
         assert not (tmp_path / "toy").exists()
     assert (fetch("toy", tmp_path) / "a.bin").read_bytes() == BODY
-    assert server.asked == [None, "bytes=300000-", "bytes=600000-", "bytes=900000-"]
+    assert server.requests == [None, "bytes=300000-", "bytes=600000-", "bytes=900000-"]
 
 
 def test_a_server_without_ranges_sends_the_whole_file(server, tmp_path):
@@ -155,7 +155,7 @@ def test_a_kill_after_unpacking_needs_no_second_download(server, tmp_path, monke
         fetch("toy", tmp_path)
     folder = fetch("toy", tmp_path)
     assert calls == ["rename", "sync", "killed", "sync", "rename"]  # for the archive, then for the folder
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert [path.name for path in folder.iterdir()] == ["one.bin"]
 
     def refuse(*_, **__):

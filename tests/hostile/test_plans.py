@@ -19,9 +19,9 @@ def test_a_side_that_does_not_fit_in_32_bits_is_refused(shape, backend):
 @pytest.mark.skipif(not cpu.is_built(), reason="installed without a compiler")
 def test_images_too_large_for_the_kernel_run_on_the_reference():
     fill, plan = torch.zeros(1, dtype=torch.uint8), Plan.of([])
-    for width, taken in ((2**14, True), (2**14 + 1, False)):
+    for width, supported in ((2**14, True), (2**14 + 1, False)):
         images = torch.empty((0, 1, 2**15, width), dtype=torch.uint8)
-        assert cpu.apply(images, plan, fill=fill, normalize=None, out=torch.empty_like(images)) == taken
+        assert cpu.apply(images, plan, fill=fill, normalize=None, out=torch.empty_like(images)) == supported
         assert apply(images, plan).shape == images.shape
 
 

@@ -114,12 +114,12 @@ def test_the_adversary_learns_the_harmful_transform():
 
 def test_every_image_of_a_round_has_the_same_weight(monkeypatch):
     """Losses 1 and 5 over six images, then 4 and 2 over a final batch of two: the means are 1.75 and 4.25."""
-    policy, told = Adversarial(classes=2, update_every=2, policies=2), []
-    monkeypatch.setattr(policy, "_update", lambda turn, means: told.append((turn, means.tolist())))
+    policy, updates = Adversarial(classes=2, update_every=2, policies=2), []
+    monkeypatch.setattr(policy, "_update", lambda turn, means: updates.append((turn, means.tolist())))
     for turn in range(2):
         policy.learn(torch.tensor([1.0, 5.0] * 6), step=2 * turn)
         policy.learn(torch.tensor([4.0, 2.0] * 2), step=2 * turn + 1)
-    assert told == [(0, [1.75, 4.25]), (1, [1.75, 4.25])]
+    assert updates == [(0, [1.75, 4.25]), (1, [1.75, 4.25])]
 
 
 def test_each_candidate_has_its_own_policy_for_a_whole_round():

@@ -74,14 +74,14 @@ def test_all_rows_of_a_table_are_tested_unless_the_run_was_trained_on_it(tiny_mo
     own, other = table("reviews.jsonl", 60, 0), table("test.jsonl", 30, 1)
     held_out = len(load(str(own)).test)
     train(small(own, tiny_model, epochs=1, batch=4, policy="none", fraction=0.9, validation=5), out=tmp_path / "run")
-    taken = len(load_run(tmp_path / "run")[1].split)
-    assert taken < held_out < 30
+    tested_count = len(load_run(tmp_path / "run")[1].split)
+    assert tested_count < held_out < 30
     moved = tmp_path / "moved.jsonl"
     moved.write_bytes(own.read_bytes())
     for arguments, tested in (
-        ((), f"the {taken} texts that the run held out of {own}"),
-        (("--data", own), f"the {taken} texts that the run held out of {own}"),
-        (("--data", moved), f"the {taken} texts that the run held out of {moved}"),
+        ((), f"the {tested_count} texts that the run held out of {own}"),
+        (("--data", own), f"the {tested_count} texts that the run held out of {own}"),
+        (("--data", moved), f"the {tested_count} texts that the run held out of {moved}"),
         (("--data", other), f"all 30 texts of {other}"),
     ):
         assert run("evaluate", tmp_path / "run", *arguments).splitlines()[0] == f"tested on {tested}"

@@ -31,13 +31,13 @@ def die(first, *, on_step):
         time.sleep(0.01)
 
 
-begun = []  # by threads that replace processes
+started = []  # numbers of the runs, from threads that replace processes
 second = threading.Event()
 
 
 def fail(number, error, *, on_step):
     """The first run fails after the second has begun. All others continue until `on_step` requests a stop."""
-    begun.append(number)
+    started.append(number)
     if error is not None and number == 0:
         assert second.wait(600)
         raise error
@@ -57,7 +57,7 @@ def in_threads(monkeypatch):
         thread.start()
         return ours, thread
 
-    begun.clear()
+    started.clear()
     second.clear()
     monkeypatch.setattr(pool, "_start", start)
 
@@ -78,7 +78,7 @@ def test_if_one_process_fails_the_others_save_and_stop(error, raised, message):
 
     with pytest.raises(raised, match=message):
         run_all([(f"run {i}", partial(fail, i, error)) for i in range(9)], jobs=2, watch=watch)
-    assert sorted(begun) == [0, 1]  # no other run begins
+    assert sorted(started) == [0, 1]  # no other run begins
 
 
 @pytest.mark.usefixtures("in_threads")

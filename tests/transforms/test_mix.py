@@ -104,9 +104,9 @@ def test_a_gpu_refuses_wrong_soft_labels_without_synchronization():
 
     assert json.loads(run([0.0, 1.0]).stdout) == [pytest.approx([0.675, 0.325]), [0, 1]]
     for second in ([0.5, 0.4], [1.5, -0.5]):
-        refused = run(second)
-        assert refused.returncode != 0
-        assert "soft labels must be probabilities" in refused.stderr
+        process = run(second)
+        assert process.returncode != 0
+        assert "soft labels must be probabilities" in process.stderr
 
 
 @pytest.mark.parametrize(

@@ -127,8 +127,8 @@ def test_npz_with_inconsistent_arrays_is_refused(change, message, tmp_path, unch
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ((1, 2, 3), r"a\.npz: no train image has label 0, so .*: subtract 1 from all labels"),
-        ((0, 3, 9), r"no train image has label 1, 2, 4, 5, 6, …, so .*: number the classes without gaps"),
+        ((1, 2, 3), r"a\.npz: no image has label 0, but each label below 4 is a class: subtract 1 from all labels"),
+        ((0, 3, 9), r"no image has label 1, 2, 4, 5, 6, …, but .*: number the classes without gaps"),
     ],
 )
 def test_npz_with_a_class_without_images_is_warned_about(labels, message, tmp_path):

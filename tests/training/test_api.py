@@ -1,5 +1,7 @@
 """The Python API: train, load, evaluate and predict with plain arguments."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 import outspan
 from made import make_folder
 from outspan import Recipe
+from outspan.data.sets import Data
 from outspan.data.sets import load as load_data
 
 KEYS = {"data": "digits", "model": "mlp", "policy": "none", "epochs": 1, "batch": 50, "fraction": 0.04}
@@ -190,3 +193,31 @@ def test_keys_without_effect_are_named(tmp_path):
         outspan.measure(**keys, transforms="rotate", seeds=2, candidates=8, out=tmp_path / "measured", device="cpu")
     with pytest.warns(UserWarning, match="policy `baseline` has no transforms for data `digits`: it is the same as `none`"):
         outspan.compare(**keys, policies="none,baseline", seeds=1, out=tmp_path / "baseline", device="cpu")
+
+
+def test_a_run_of_own_tensors_is_evaluated_with_them(tmp_path):
+    data = load_data("digits")
+    splits = Data("mine", data.train.take(torch.arange(200)), data.test.take(torch.arange(100)), data.classes)
+    keys = {**KEYS, "fraction": 1.0}
+    run = tmp_path / "run"
+    summary = outspan.train(**keys, splits=splits, out=run, device="cpu")
+    assert outspan.evaluate(run, splits=splits, device="cpu").accuracy == summary.accuracy
+    hint = r"if the run was trained with splits=, evaluate it with outspan.evaluate\(run, splits=...\)"
+    with pytest.raises(ValueError, match=f"the data has changed since .*; {hint}"):
+        outspan.evaluate(run, device="cpu")
+    outspan.train(**{**keys, "data": "mine"}, splits=splits, out=tmp_path / "named", device="cpu")
+    with pytest.raises(ValueError, match=f"unknown data set 'mine' .*; {hint}"):
+        outspan.evaluate(tmp_path / "named", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"splits": torch.zeros(3)}, r"splits must be an outspan.data.sets.Data, got torch.float32 \[3\]"),
+        ({"splits": load_data("digits"), "data": "digits"}, "data and splits exclude each other: pass one of them"),
+        ({"splits": replace(load_data("digits"), classes=tuple("abcdefghij"))}, "its classes must be that of the run"),
+    ],
+)
+def test_wrong_splits_of_an_evaluation_are_refused(options, message, folder, unchecked):
+    with pytest.raises(ValueError, match=message):
+        outspan.evaluate(folder, **options, device="cpu")

@@ -88,9 +88,9 @@ def read_arrays(name: str, path: Path) -> Data:
     count = int(train.labels.max()) + 1 if len(train) else 0
     if count > _MAX_CLASSES:
         raise ValueError(f"{name}: labels must lie below {_MAX_CLASSES:,}, got {count - 1}")
-    present = set(train.labels.tolist())
+    present = {*train.labels.tolist(), *test.labels.tolist()}
     if missing := [str(label) for label in range(count) if label not in present]:
         how = "subtract 1 from all labels" if missing == ["0"] else "number the classes without gaps"
         classes = f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}"
-        warnings.warn(f"{name}: no train image has label {classes}, so the model learns nothing about it: {how}", stacklevel=2)
+        warnings.warn(f"{name}: no image has label {classes}, but each label below {count} is a class: {how}", stacklevel=2)
     return Data(name, train, test, tuple(map(str, range(count))))

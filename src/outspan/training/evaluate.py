@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from outspan import devices
+from outspan.data.dataset import Data
 from outspan.files import expand_home
 from outspan.models.evaluating import on_device
 from outspan.shapes import Int64, describe
-from outspan.training.evaluation_data import EvaluationData, load_evaluation_data
+from outspan.training.evaluation_data import EvaluationData, load_evaluation_data, use_splits
 from outspan.training.logits import compute_logits
 from outspan.training.trained import Trained, as_trained
 
@@ -32,6 +33,7 @@ def evaluate(
     run: Trained | Path | str,
     data: Path | str | None = None,
     *,
+    splits: Data | None = None,
     device: str | torch.device | None = None,
     skip_bad: int = 0,
     on_batch: Callable[[int, int], object] = lambda done, total: None,
@@ -48,6 +50,7 @@ def evaluate(
         run: The folder of a run, or what `outspan.load` returns.
         data: The name or path of other data. Its test split is used. Data without splits, such as a table or a folder of class
             folders, is used completely, but if the run was trained on it, only the part that the run held out.
+        splits: An `outspan.data.sets.Data`, used instead of data that is read. Its test split is used.
         device: Where to compute. By default a GPU if there is one, otherwise the CPU. Afterwards the model of a loaded run is
             where it was before.
         skip_bad: Tolerate up to this number of unreadable files in an image folder.
@@ -59,7 +62,10 @@ def evaluate(
     run, where = as_trained(run), devices.find_device(device)
     if not isinstance(data, Path | str | None):
         raise ValueError(f"data must be the name or path of data, got {describe(data)}: use outspan.predict for a batch")
-    tested = load_evaluation_data(run, str(expand_home(data)) if data else "", skip_bad=skip_bad)
+    if splits is not None and data is not None:
+        raise ValueError("data and splits exclude each other: pass one of them")
+    other = str(expand_home(data)) if data else ""
+    tested = use_splits(run, splits) if splits is not None else load_evaluation_data(run, other, skip_bad=skip_bad)
     with on_device(run.model, where) as model:
         predicted = compute_logits(model, tested.split, run.preprocess, where, on_batch).argmax(1)
     count = len(run.classes)

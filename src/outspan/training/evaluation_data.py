@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
+from outspan import models
 from outspan.data.dataset import Data, count_copies
 from outspan.data.sets import check_data_holds, has_test_only, hold_out, is_undivided, load_for, load_whole
 from outspan.data.splits import Samples, Split
+from outspan.shapes import describe
 from outspan.training.provenance import check_same_value
 from outspan.training.trained import Trained
 
@@ -47,17 +49,46 @@ def load_evaluation_data(run: Trained, other: str = "", *, skip_bad: int = 0) ->
 
     Data without splits is used completely, but if the run was trained on it, only the part that the run held out.
     """
-    data, part = _load_other(run, other, skip_bad) if other else _load_own(run, skip_bad)
+    if not other:
+        return _prepare_own(run, skip_bad)
+    data, part = _load_other(run, other, skip_bad)
     check_data_holds(data.name, run.noun, _MODEL)
     trained_on = _count_trained_on(run, data.test) if part == Part.WHOLE else 0
+    return EvaluationData(data, _prepare(run, data), part, trained_on)
+
+
+def use_splits(run: Trained, splits: Data) -> EvaluationData:
+    """Return the test split of data in memory, which must have the shape and the classes of a run."""
+    if not isinstance(splits, Data):
+        raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
+    models.check_takes(run.recipe.model, splits.test.noun)
+    return EvaluationData(splits, _prepare(run, splits), Part.SPLIT)
+
+
+def _prepare(run: Trained, data: Data) -> Split:
+    """Return the test split as the model of a run reads it. Another shape or other classes raise a ValueError."""
     split = data.test.prepared(run.recipe)
     for key, now, stored in (("shape", split.shape, run.shape), ("classes", data.classes, run.classes)):
-        if other and now != stored:
-            raise ValueError(f"{other}: its {key} must be that of the run, {list(stored)}, got {list(now)}")
-        check_same_value(key, list(now), list(stored), run.folder)
-    if not other and run.test_digest is not None:
-        check_same_value("test_digest", data.test.digest, run.test_digest, run.folder)
-    return EvaluationData(data, split, part, trained_on)
+        if now != stored:
+            raise ValueError(f"{data.name}: its {key} must be that of the run, {list(stored)}, got {list(now)}")
+    return split
+
+
+def _prepare_own(run: Trained, skip_bad: int) -> EvaluationData:
+    try:
+        data, part = _load_own(run, skip_bad)
+        check_data_holds(data.name, run.noun, _MODEL)
+        split = data.test.prepared(run.recipe)
+        for key, now, stored in (("shape", split.shape, run.shape), ("classes", data.classes, run.classes)):
+            check_same_value(key, list(now), list(stored), run.folder)
+        if run.test_digest is not None:
+            check_same_value("test_digest", data.test.digest, run.test_digest, run.folder)
+    except ValueError as error:
+        if Path(run.recipe.data).is_absolute():
+            raise
+        hint = "if the run was trained with splits=, evaluate it with outspan.evaluate(run, splits=...)"
+        raise ValueError(f"{error}; {hint}") from None
+    return EvaluationData(data, split, part)
 
 
 def _load_own(run: Trained, skip_bad: int) -> tuple[Data, Part]:

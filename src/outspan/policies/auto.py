@@ -34,9 +34,9 @@ _ROUNDS = 50
 _MEMORY = 0.8  # weight of the earlier rounds in the regression
 _RIDGE = 2.0  # rows without an effect that the regression adds for each transform
 _FIRST_EPOCHS, _FULL_EPOCHS, _LONG_EPOCHS = 5.0, 50.0, 200.0
-_STRONGEST = 1.5  # the limit in runs of 200 epochs or more; in runs of up to 50 epochs it is 1
-_GOOD_FIT, _POOR_FIT = 0.8, 0.15  # above the first the strength rises, below the second it falls
-_SPEED = 6.0  # at a fit of 1, the strength rises by 1 in 1/6 of the run
+_STRONGEST = 2.0  # the limit in runs of 200 epochs or more; in runs of up to 50 epochs it is 1
+_GOOD_FIT, _POOR_FIT = 0.9, 0.15  # above the first the strength rises, below the second it falls
+_SPEED = 10.0  # at a fit of 1, the strength rises by 1 in a tenth of the run
 _HARMLESS, _HARMFUL = 0.5, 0.75  # relative loss of fit from which a transform is used less, and at which almost never
 _RAREST = 0.05  # every transform is still tried sometimes, so that its weight can rise again
 _DEVIATION = 0.35  # standard deviation of the fit of a row, about
@@ -47,13 +47,13 @@ class Auto:
     """A policy that adapts strength and transforms to the data, the model and the length of the run.
 
     The strength starts from the number of epochs: 0 up to 5 epochs, 1 from 50 on. It rises while the model fits samples
-    without transforms well, to at most 1, or 1.5 in runs of 200 epochs. It falls if the model learns almost nothing. A
+    without transforms well, to at most 1, or 2 in runs of 200 epochs. It falls if the model learns almost nothing. A
     transform with which the model cannot predict the label becomes rare, for example a change of color where the color is
     the class. Call `learn` with the losses of every batch.
 
     Example::
 
-        policy = outspan.Auto(outspan.uniform(depth=2), epochs=20, steps=20 * len(loader), classes=10, preprocess=normalize)
+        policy = outspan.Auto(outspan.natural(), epochs=20, steps=20 * len(loader), classes=10, preprocess=normalize)
         batch = policy(images, labels, step=step)
         losses = outspan.soft_cross_entropy(model(batch.inputs), batch.targets, reduction="none")
         losses.mean().backward()
@@ -80,7 +80,7 @@ class Auto:
 
     def __post_init__(self) -> None:
         check_proposal(self.propose)
-        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps)
+        check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
         if self.steps is None:
             raise ValueError("steps is missing: pass the total number of steps of the run")
         if not isinstance(self.epochs, int | float) or not self.epochs > 0:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from outspan.policies.plain import Plain as Plain
     from outspan.policies.proposals import any_of as any_of
     from outspan.policies.proposals import blend as blend
+    from outspan.policies.proposals import natural as natural
     from outspan.policies.proposals import sequence as sequence
     from outspan.policies.proposals import uniform as uniform
     from outspan.policies.published import augmix as augmix
@@ -83,7 +84,7 @@ _HOMES = {
     "Batch": "outspan.policies.batch",
     "soft_cross_entropy": "outspan.policies.losses",
     "Plain": "outspan.policies.plain",
-    **dict.fromkeys(("any_of", "blend", "sequence", "uniform"), "outspan.policies.proposals"),
+    **dict.fromkeys(("any_of", "blend", "natural", "sequence", "uniform"), "outspan.policies.proposals"),
     **dict.fromkeys(("Proposal", "Schedule", "Step"), "outspan.policies.steps"),
     **dict.fromkeys(
         ("augmix", "autoaugment", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),
@@ -142,6 +143,7 @@ __all__ = [
     "measure",
     "mix_labels",
     "mixup",
+    "natural",
     "predict",
     "randaugment",
     "read_image",

@@ -1,6 +1,7 @@
 """Proposals: functions of a batch size and a generator that draw a plan."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -51,6 +52,18 @@ def uniform(
     if isinstance(transforms, str):
         raise ValueError(f"transforms must be a tuple of names, got the string {shown(transforms)}")
     return any_of([over_range(name, probability, profile) for name in transforms], depth, replacement=replacement)
+
+
+def natural(depth: int = 2, *, transforms: tuple[str, ...] = PAPER_16) -> Proposal:
+    """Give every row `depth` transforms, chosen uniformly, at levels uniform over half of the paper's range.
+
+    This is the proposal of the policy "auto". Transforms that mix samples, and `invert`, are left out if there are others:
+    they need more training than a short run has.
+    """
+    names = [name for name in transforms if not find(name).mixes and name != "invert"] or transforms
+    steps = [over_range(name) for name in names]
+    steps = [replace(step, low=step.low / 2, high=step.high / 2) for step in steps]
+    return any_of(steps, min(depth, len(steps)), replacement=False)
 
 
 def over_range(name: str, probability: float = 1.0, profile: str = "paper") -> Step:

@@ -14,7 +14,7 @@ from outspan.policies import files, published
 from outspan.policies.adversarial import Adversarial
 from outspan.policies.auto import Auto
 from outspan.policies.plain import Plain
-from outspan.policies.proposals import blend, over_range, sequence, uniform
+from outspan.policies.proposals import blend, natural, over_range, sequence, uniform
 from outspan.policies.protocols import Policy
 from outspan.policies.settings import Settings
 from outspan.policies.steps import Proposal, Schedule, Step
@@ -109,7 +109,8 @@ def _build_uncertain(context: Context) -> Uncertain:
 
 def _build_auto(context: Context) -> Auto:
     recipe, epochs = context.recipe, context.recipe.total_steps(context.samples) / context.epoch_steps
-    return Auto(_propose_uniform(context), epochs=epochs, label_smoothing=recipe.label_smoothing, **context.settings)
+    propose = natural(recipe.depth, transforms=parse_transforms(recipe.transforms))
+    return Auto(propose, epochs=epochs, label_smoothing=recipe.label_smoothing, **context.settings)
 
 
 def _build_adversarial(context: Context) -> Adversarial:
@@ -151,7 +152,7 @@ POLICIES: Mapping[str, Spec] = MappingProxyType(
         "none": Spec(_build_plain(lambda context: sequence()), nouns=_ALL_NOUNS),
         "baseline": Spec(_build_plain(lambda context: published.BASELINES[context.benchmark]), crops=True),
         "random": Spec(_build_plain(_propose_uniform), _UNIFORM_KEYS, _ALL_NOUNS),
-        "auto": Spec(_build_auto, _UNIFORM_KEYS, _ALL_NOUNS, uses_model=True),
+        "auto": Spec(_build_auto, ("transforms", "depth"), _ALL_NOUNS, uses_model=True),
         "uncertain": Spec(
             _build_uncertain, (*_UNIFORM_KEYS, *_CHOOSING_KEYS), _ALL_NOUNS, uses_model=True, rows=lambda recipe: recipe.keep
         ),

@@ -51,7 +51,7 @@ class Recipe:
     data: str = "digits"
     model: str = _BY_DATA
     weights: str = ""  # initial weights of a timm model: "published", or a .safetensors file
-    policy: str = "uncertain"
+    policy: str = "auto"
     seed: int = 0
     epochs: int = _BY_DATA
     steps: int = 0  # total number of steps, instead of epochs; 0: as many as the epochs have

@@ -198,7 +198,7 @@ def test_evaluate_warns_of_an_unfinished_run(tiny, tmp_path, run_command):
 
 def test_compositions_are_drawn(tiny, tmp_path, run):
     changes = [part for change in ("epochs=5", "batch=20", "transforms=geometric") for part in ("--set", change)]
-    run("train", "--data", tiny, "--model", "mlp", *changes, "-o", tmp_path / "run")
+    run("train", "--data", tiny, "--model", "mlp", "--policy", "uncertain", *changes, "-o", tmp_path / "run")
     output = run("compositions", tmp_path / "run", "-o", tmp_path / "c.png", "--mark", "shear_x+rotate")
     assert [line.split()[-1] for line in output.splitlines() if "→" in line][-1] == "rotate+shear_x"
     assert pixels(tmp_path / "c.png").shape[:2] == (1200, 1350)

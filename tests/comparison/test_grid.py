@@ -40,7 +40,7 @@ def test_a_grid_has_the_defaults_of_a_recipe(tmp_path):
     text = 'optimizer = "adamw"\nvalidation = 5\nbatch = '
     recipe, axes = build_grid(write(tmp_path / "g.toml", f"{text}[64, 128]\n"))
     assert points(recipe, axes)["batch=64"] == read_recipe(write(tmp_path / "r.toml", f"{text}64\n"))
-    text = "keep = [5, 8]\ncandidates = [8]\nvalidation = 5\n"
+    text = 'policy = "uncertain"\nkeep = [5, 8]\ncandidates = [8]\nvalidation = 5\n'
     assert set(build_grid(write(tmp_path / "g.toml", text))[1]) == {
         "keep",
         "candidates",

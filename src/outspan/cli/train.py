@@ -17,7 +17,8 @@ def train_command(
     data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
     model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
     policy: Annotated[
-        str | None, typer.Option(help="Augmentation policy: none, baseline, random, uncertain, randaugment, …")
+        str | None,
+        typer.Option(help="Augmentation policy: auto (the default), none, baseline, random, randaugment, uncertain, …"),
     ] = None,
     policy_file: Annotated[
         str | None,
@@ -37,7 +38,7 @@ def train_command(
 
     Ctrl-C saves a checkpoint and stops. Run the same command again to resume.
 
-    Example: outspan train --data digits --model convnet --policy uncertain --set epochs=10 -o runs/first
+    Example: outspan train --data digits --model convnet --set epochs=10 -o runs/first
 
     Example: outspan train --data reviews.csv --set text_column=review --set label_column=stars -o runs/text
     """

@@ -20,8 +20,8 @@ from outspan.training.run import Run
 from outspan.training.setup import Options, build_setup, use_algorithms
 
 FILE = "step_times.json"
-_ROUNDS = 5  # the policies take turns; the step time is the median over rounds
-_ROUND_SECONDS = 0.5  # a round has at least 5 steps, and as many as fit into this time
+_ROUNDS = 15  # the policies take turns; the step time is the median over rounds
+_ROUND_SECONDS = 0.2  # a round has at least 5 steps, and as many as fit into this time
 _WARM_UP = 5  # steps that are not timed: they choose algorithms, record graphs and fill caches
 
 

@@ -35,7 +35,13 @@ def make_run(folder: Path, **changes: Any) -> tuple[Recipe, dict[str, Tensor], d
     images[labels == 1] = 220
     np.savez(folder / "tiny.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
     Image.new("L", (5, 5), 220).save(folder / "light.png")
-    recipe = Recipe(data=str(folder / "tiny.npz"), model="mlp-2", epochs=2, batch=4, **{"policy": "uncertain", "transforms": "geometric"} | changes)
+    recipe = Recipe(
+        data=str(folder / "tiny.npz"),
+        model="mlp-2",
+        epochs=2,
+        batch=4,
+        **{"policy": "uncertain", "transforms": "geometric"} | changes,
+    )
     with contextlib.suppress(Stopped):
         train(recipe, out=folder / "run", on_step=lambda state: state.step == 4)
     tensors, metadata = checkpoint.load(folder / "run")

@@ -139,7 +139,7 @@ def make_data(setting: Setting) -> Data:
     return Data(setting.data, made["train"], made["test"], tuple(map(str, range(classes))), made["validation"])
 
 
-def make_run(setting: Setting, policy: str, data: Data, seed: int = 0, steps: int = 10_000) -> Run:
+def make_run(setting: Setting, policy: str, data: Data, steps: int, seed: int = 0) -> Run:
     """Return a run that writes nothing."""
     recipe = Recipe(model=setting.model, lr=setting.lr, defaults=setting.defaults, finish=FINISH, seed=seed, steps=steps)
     recipe = replace(recipe, **POLICIES[policy])
@@ -163,11 +163,17 @@ def steps_of(run: Run) -> Iterator[None]:
             yield
 
 
-def time_steps(name: str, *, on_step: object = None) -> dict[str, float]:
-    """Return the seconds of a step of each policy: the median of 7 turns of 20 steps, after 20 steps of warm-up."""
+def time_steps(name: str, seconds: float) -> dict[str, float]:
+    """Return the seconds of a step of each policy, for runs of this time, since what auto does depends on the length."""
     torch.set_num_threads(1)
     data = make_data(SETTINGS[name])
-    runs = {policy: make_run(SETTINGS[name], policy, data) for policy in POLICIES}
+    step = time_turns({"none": make_run(SETTINGS[name], "none", data, 10_000)})["none"]
+    length = max(200, round(seconds / step))
+    return time_turns({policy: make_run(SETTINGS[name], policy, data, length) for policy in POLICIES})
+
+
+def time_turns(runs: dict[str, Run]) -> dict[str, float]:
+    """Return the seconds of a step of each run: the median of 7 turns of 20 steps, after 20 steps of warm-up."""
     steps = {policy: steps_of(run) for policy, run in runs.items()}
     turns: dict[str, list[float]] = {policy: [] for policy in runs}
     for _ in range(8):
@@ -183,7 +189,7 @@ def train_once(name: str, policy: str, seed: int, steps: int, *, on_step: object
     """Train, and return the validation and test accuracy after the last step."""
     torch.set_num_threads(1)
     data = make_data(SETTINGS[name])
-    run = make_run(SETTINGS[name], policy, data, seed, steps)
+    run = make_run(SETTINGS[name], policy, data, steps, seed)
     began = clock(run.device)
     for _ in steps_of(run):
         pass
@@ -201,7 +207,7 @@ def measure(seconds: list[float], seeds: int, jobs: int, names: list[str], out: 
     done = {(row["setting"], row["policy"], row["budget"], row["seed"]) for row in stored["rows"]}
     for name in names:
         if name not in stored["step_seconds"]:
-            stored["step_seconds"][name] = {policy: round(value, 6) for policy, value in time_steps(name).items()}
+            stored["step_seconds"][name] = {policy: round(value, 6) for policy, value in time_steps(name, min(seconds)).items()}
         tasks = {}
         for budget in seconds:
             for policy, step in stored["step_seconds"][name].items():

@@ -161,3 +161,22 @@ def test_a_step_that_cannot_be_timed_names_the_policy(keys, tmp_path):
     recipe = Recipe(**keys | {"batch": 59, "model": "convnet"}, policy="random")  # the last batch has one sample
     with pytest.raises(ValueError, match=r"random: its step could not be timed \("):
         measure_steps({"random": recipe}, load_for(recipe), folder=tmp_path, device="cpu")
+
+
+def test_timing_stays_within_the_run_before_its_finish(keys, tmp_path, monkeypatch):
+    """Beyond its end, a linear schedule has negative learning rates, and the finish is cheaper than the other steps."""
+    steps, augment = set(), equal_time.Run.augment
+
+    def recorded(run, inputs, labels):
+        steps.add(run.step)
+        return augment(run, inputs, labels)
+
+    monkeypatch.setattr(equal_time.Run, "augment", recorded)
+    recipe = Recipe(**keys, policy="random", schedule="linear", finish=0.5)  # 12 steps
+    measure_steps({"random": recipe}, load_for(recipe), folder=tmp_path, device="cpu")
+    assert steps == set(range(6))
+
+
+def test_validation_samples_are_not_counted_as_training_samples(keys, tmp_path):
+    result = compare(tmp_path / "out", keys | {"validation": 20}, policies="none")
+    assert result.policies["none"].epochs == 4

@@ -17,7 +17,7 @@ from outspan.files import write_json
 from outspan.messages import first_line, shown
 from outspan.training import OnStep, Progress, Stopped
 from outspan.training.run import Run
-from outspan.training.setup import Options, build_setup, use_algorithms
+from outspan.training.setup import Options, build_setup, use_algorithms, with_absolute_paths
 
 FILE = "step_times.json"
 _ROUNDS = 15  # the policies take turns; the step time is the median over rounds
@@ -65,8 +65,8 @@ def plan_budget(
     elif stored:
         seconds = stored.seconds  # a policy that was added later may be cheaper, but the finished runs keep their time
     else:
-        samples = len(data.train)
-        seconds = min(known[name] * recipe.total_steps(samples) for name, recipe in recipes.items())
+        totals = {name: recipe.total_steps(len(data.train) - recipe.validation) for name, recipe in recipes.items()}
+        seconds = min(known[name] * total for name, total in totals.items())
     if stored and stored.seconds != seconds:
         reason = f"the runs there have {stored.seconds:g} seconds each, not {seconds:g}"
         raise ValueError(f"{folder}: contains a comparison with another time ({reason}); choose another folder")
@@ -116,7 +116,8 @@ class _Timer:
 
     def __init__(self, name: str, recipe: Recipe, data: Data, folder: Path, device: torch.device) -> None:
         try:
-            self.run = Run(build_setup(recipe, data, Options(device)), folder / name, device)
+            self.run = Run(build_setup(with_absolute_paths(recipe), data, Options(device)), folder / name, device)
+            self.end = max(1, int((1 - recipe.finish) * self.run.steps))  # the finish is cheaper than the other steps
             self.batches = self._batches()
             self._take_steps(_WARM_UP)
             self.steps = max(5, round(_ROUND_SECONDS / self._take_steps(5)))
@@ -132,6 +133,7 @@ class _Timer:
         """Take steps and return the mean seconds of one."""
         began = time.perf_counter()
         for _ in range(count):
+            self.run.state.step %= self.end  # beyond the end of a run the learning rate can be negative
             self.run.learn(self.run.augment(*next(self.batches)))
         self.run.loss_queue.read()  # waits for the device
         return (time.perf_counter() - began) / count

@@ -1,6 +1,6 @@
 """A policy that sets the strength of the augmentation, and how often it uses each transform, while the model trains.
 
-It reads only the losses of the batches that the model trains on. So it costs nothing, holds no data out, and works for images
+It reads only the losses of the batches that the model trains on. So it costs little, holds no data out, and works for images
 and texts. A run is cut into 50 rounds. After each round, a linear regression over the rows of the most recent rounds
 estimates the *fit*, which is exp(-KL divergence between target and prediction), for samples without transforms, and how much
 each transform lowers it. For a sample with one class, the fit is the probability of this class. docs/policies.md gives the
@@ -110,7 +110,7 @@ class Auto:
             raise ValueError(f"losses must be one per sample of the last batch, {how}: got {list(losses.shape)} for {count}")
         (rows, targets), self._batch = self._batch, None
         targets = smooth(targets, self.label_smoothing)
-        divergence = losses + torch.xlogy(targets, targets).sum(1)
+        divergence = losses.detach().float() + torch.xlogy(targets, targets).sum(1)
         fit = torch.exp(-divergence).nan_to_num(0.0, 0.0, 0.0)
         x = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device)
         self._counts, self._sums = self._counts + rows.T @ rows, self._sums.to(losses.device) + x.T @ fit

@@ -75,11 +75,7 @@ def describe_lead(accuracies: Mapping[str, Sequence[float]]) -> list[str]:
         advice = f"Use `{best}` or {' or '.join(level)}: they are not significantly different with {seeds} seeds."
     else:
         advice = f"Use `{best}`: it is significantly better than all others."
-    return [
-        _describe_first(differences[0]),
-        *_describe_trailing(differences[1:]),
-        advice,
-    ]
+    return [_describe_first(differences[0]), *_describe_trailing(differences[1:]), advice]
 
 
 def _describe_first(first: Difference) -> str:

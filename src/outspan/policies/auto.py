@@ -19,7 +19,6 @@ from outspan.plan import Plan
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import check_proposal, draw
 from outspan.policies.losses import smooth
-from outspan.policies.proposals import sequence
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Schedule
@@ -97,7 +96,7 @@ class Auto:
         plan = draw(self.propose, "none", len(inputs), seed=self.seed, step=step, strength=strength, weights=weights)
         rows = _indicators(plan)
         if self.defaults != "none":
-            plan = plan.then(draw(sequence(), self.defaults, len(inputs), seed=self.seed, step=step))
+            plan = plan.then(draw(self.propose, self.defaults, len(inputs), seed=self.seed, step=step, strength=0.0))
         targets = make_targets(inputs, labels, plan, self.classes)
         self._batch = rows, targets
         return Batch(execute(inputs, plan, self.preprocess), targets, plan)
@@ -122,13 +121,13 @@ class Auto:
 
     def _adapt(self, done: float, length: float) -> None:
         """Set the weights and the strength after a round; `done` and `length` are fractions of the run."""
+        if done <= 2 * length or done >= 1 - self.finish:
+            return  # too few rows, or no transforms
         penalty = np.diag([1e-3, *[_RIDGE] * len(NAMES)])
         solution = np.linalg.solve(self._counts + penalty, self._sums.double().cpu().numpy())
         fit, effects = float(solution[0]), solution[1:]
         chance = 1 / self.classes
         learned = (fit - chance) / (1 - chance)
-        if done <= 2 * length or done >= 1 - self.finish:
-            return  # too few rows, or no transforms
         if learned > _POOR_FIT:
             scale = max(fit - chance, 0.05)
             rows = np.maximum(np.diag(self._counts)[1:], 1)

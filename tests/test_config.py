@@ -23,6 +23,7 @@ from outspan.config import (
     changed_keys,
     read_changes,
     read_recipe,
+    read_values,
     scaled,
     stored_recipe,
     with_values,
@@ -56,6 +57,17 @@ def test_a_written_recipe_is_read_unchanged(recipe, tmp_path):
     path.write_text(write_recipe(recipe, "one line", "another"), encoding="utf-8")
     assert path.read_text(encoding="utf-8").startswith("# one line\n# another\n")
     assert read_recipe(path) == recipe
+
+
+@pytest.mark.parametrize("policy", [Recipe().policy, "uncertain"])
+def test_a_written_recipe_names_its_policy(policy, tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text(write_recipe(Recipe(policy=policy)))
+    values = read_values(path)
+    assert values["policy"] == policy  # also if it is the default, which may change
+    assert "seed" not in values
+    path.write_text("")  # files of older versions leave a default policy out
+    assert read_recipe(path).policy == Recipe().policy
 
 
 def test_adamw_has_its_own_learning_rate(tmp_path):

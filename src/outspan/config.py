@@ -156,9 +156,12 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def write_recipe(recipe: Recipe, *comments: str) -> str:
-    """Return a recipe as TOML after its comments. Keys at their default for all data are left out."""
-    changed = [key for key in KEYS if any(getattr(recipe, key) != default for default in _defaults(key))]
-    lines = [f"{key} = {json.dumps(getattr(recipe, key), ensure_ascii=False)}" for key in changed]
+    """Return a recipe as TOML after its comments. Keys at their default for all data are left out, except the policy.
+
+    The policy is always written, because its default has changed and may change again.
+    """
+    written = [key for key in KEYS if key == "policy" or any(getattr(recipe, key) != value for value in _defaults(key))]
+    lines = [f"{key} = {json.dumps(getattr(recipe, key), ensure_ascii=False)}" for key in written]
     return "".join(f"{line}\n" for line in [*(f"# {comment}" for comment in comments), *lines])
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -74,6 +75,12 @@ def test_wrong_arguments_are_refused():
             Plain(mixup(), classes=2, same_class=fraction)
         with pytest.raises(ValueError, match="same_class is out of range"):
             Recipe(same_class=fraction)
-    digits = load("digits")
-    with pytest.raises(ValueError, match="same_class is for policies that do not use the model"):
-        build_policy(Recipe(policy="uncertain", same_class=0.5), torch.nn.Identity(), digits, Normalize((0.0,), (1.0,)))
+
+
+@pytest.mark.parametrize("keys", [{}, {"policy": "uncertain"}])
+def test_policies_that_use_the_model_refuse_same_class_and_name_one_that_takes_it(keys):
+    build = partial(build_policy, model=torch.nn.Identity(), data=load("digits"), preprocess=Normalize((0.0,), (1.0,)))
+    message = r"same_class is for policies that do not use the model, got policy '\w+': .*--policy random, or policy=\"random\""
+    with pytest.raises(ValueError, match=message):
+        build(Recipe(same_class=0.5, **keys))
+    build(Recipe(same_class=0.5, policy="random"))

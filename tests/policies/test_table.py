@@ -56,6 +56,18 @@ def test_every_key_of_a_policy_is_tested():
     assert {key for spec in POLICIES.values() for key in spec.keys} == CHANGES.keys() | elsewhere
 
 
+@pytest.mark.parametrize(
+    ("transforms", "expected"),
+    [("rotate", {"rotate"}), ("rotate,invert", {"rotate"}), ("rotate,cutout", {"rotate", "cutout"}), ("invert", {"invert"})],
+)
+def test_auto_applies_all_transforms_of_a_recipe_that_has_fewer_than_depth(transforms, expected):
+    digits, recipe = load("digits"), Recipe(policy="auto", transforms=transforms, depth=3, epochs=100)
+    policy = build_policy(recipe, torch.nn.Identity(), digits, Normalize((0.1,), (0.3,)))
+    plan = policy(digits.train.images[:8], digits.train.labels[:8], step=0).plan
+    applied = [{plan.names[op] for op in row if op >= 0} for row in plan.ops.tolist()]
+    assert applied == [expected] * 8
+
+
 def test_transforms_of_texts_are_refused_for_images():
     digits, model, normalize = load("digits"), torch.nn.Identity(), Normalize((0.1,), (0.3,))
     for policy in ("uncertain", "random", "sequence"):

@@ -368,5 +368,3 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
         model.forward = lambda _, output=output: output
         with pytest.raises(ValueError, match=rf"the model must return logits, a tensor \[B, classes\], got {description}"):
             Uncertain(model, uniform(), classes=2)(images, labels, step=0)
-    with pytest.raises(ValueError, match="transforms must be a tuple of names, got the string 'geometric'"):
-        uniform(transforms="geometric")

@@ -1,5 +1,6 @@
 """Draw the plan of a training step: the proposal of the policy, then the default transforms."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 
 from outspan import rng
@@ -23,10 +24,21 @@ def find_defaults(defaults: str | Proposal) -> Proposal:
     return DEFAULTS[defaults]
 
 
-def check_proposal(propose: object) -> None:
-    """Refuse what is not a proposal, such as the name of a policy."""
-    if not isinstance(propose, Schedule) and not callable(propose):
-        raise ValueError(f"propose must be a proposal such as outspan.uniform(depth=2), got {shown(propose)}")
+def check_proposal(propose: object, name: str = "propose") -> None:
+    """Refuse what is not a proposal or a schedule of proposals, such as a name, or `natural` instead of `natural()`."""
+    for proposal in propose.proposals if isinstance(propose, Schedule) else (propose,):
+        problem = f"{name} must be a proposal such as outspan.uniform(depth=2), got {shown(proposal)}"
+        if not callable(proposal):
+            raise ValueError(problem)
+        try:
+            arguments = inspect.signature(proposal)
+        except ValueError:  # some functions that are not written in Python have no signature
+            continue
+        try:
+            arguments.bind(0, rng=None, candidates=1)
+        except TypeError:
+            how = "if it returns a proposal, call it, as in outspan.natural()"
+            raise ValueError(f"{problem}, which does not take (size, *, rng, candidates): {how}") from None
 
 
 def draw(

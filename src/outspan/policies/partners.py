@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outspan.limits import check_number
 from outspan.plan import Plan
 from outspan.shapes import Num
 from outspan.transforms.table import find
@@ -14,6 +15,7 @@ from outspan.transforms.table import find
 
 def check_same_class(fraction: float) -> None:
     """Raise a ValueError unless the value is a fraction or -1."""
+    check_number("same_class", fraction)
     if fraction != -1 and not 0 <= fraction <= 1:
         raise ValueError(f"same_class must lie in [0, 1], or be -1 to ignore the classes, got {fraction}")
 

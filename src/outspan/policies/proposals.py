@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from outspan.limits import PROFILES, check_whole
+from outspan.limits import PROFILES, check_value, check_whole
 from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.policies.sampler import propose
@@ -23,12 +23,16 @@ def sequence(*steps: Step) -> Proposal:
 
 def any_of(steps: Sequence[Step], depth: int, *, replacement: bool = True) -> Proposal:
     """Give every row `depth` of the steps, chosen uniformly; without replacement they are distinct."""
+    if isinstance(steps, str) or not isinstance(steps, Sequence):
+        raise ValueError(f"any_of takes a list of steps, got {shown(steps)}: write any_of([Step(name), ...], depth)")
     _check_steps("any_of", steps)
     check_whole("depth", depth, 0)
     if (depth > len(steps) and not replacement) or (depth and not steps):
-        problem = f"depth must lie in [0, {len(steps)}], the number of transforms to draw from, got {depth}"
+        names = ", ".join(dict.fromkeys(step.name for step in steps)) or "none"
+        problem = f"depth must lie in [0, {len(steps)}], the number of transforms to draw from ({names}), got {shown(depth)}"
         raise ValueError(f"{problem}: set depth={len(steps)}, or add transforms")
-    return propose(steps, depth, partial(_pick_any, len(steps), replacement))
+    check_value("depth", int(depth))
+    return propose(tuple(steps), int(depth), partial(_pick_any, len(steps), replacement))
 
 
 def one_pair(steps: Sequence[Step]) -> Proposal:
@@ -49,8 +53,7 @@ def uniform(
     Each is applied with `probability`. The paper's authors draw this probability from U(0, 1), which is equivalent to 0.5.
     Without `replacement` the transforms of a row are distinct. The profile "released" uses the ranges of the authors' code.
     """
-    if isinstance(transforms, str):
-        raise ValueError(f"transforms must be a tuple of names, got the string {shown(transforms)}")
+    _check_names(transforms)
     return any_of([over_range(name, probability, profile) for name in transforms], depth, replacement=replacement)
 
 
@@ -60,10 +63,15 @@ def natural(depth: int = 2, *, transforms: tuple[str, ...] = PAPER_16) -> Propos
     This is the proposal of the policy "auto". Transforms that mix samples, and `invert`, are left out if there are others:
     they need more training than a short run has.
     """
-    names = [name for name in transforms if not find(name).mixes and name != "invert"] or transforms
-    steps = [over_range(name) for name in names]
+    steps = [over_range(name) for name in natural_names(transforms)]
     steps = [replace(step, low=step.low / 2, high=step.high / 2) for step in steps]
-    return any_of(steps, min(depth, len(steps)), replacement=False)
+    return any_of(steps, depth, replacement=False)
+
+
+def natural_names(transforms: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the transforms that `natural` draws from."""
+    _check_names(transforms)
+    return tuple(name for name in transforms if not find(name).mixes and name != "invert") or transforms
 
 
 def over_range(name: str, probability: float = 1.0, profile: str = "paper") -> Step:
@@ -105,12 +113,19 @@ def _draw_blend(proposals: Sequence[Proposal], size: int, *, rng: np.random.Gene
     )
 
 
+def _check_names(transforms: Sequence[str]) -> None:
+    """Refuse what is not a sequence of names. A set is refused because its order differs from process to process."""
+    is_sequence = isinstance(transforms, Sequence) and not isinstance(transforms, str)
+    if not is_sequence or not all(isinstance(name, str) for name in transforms):
+        raise ValueError(f"transforms must be a tuple of names such as ('rotate', 'invert'), got {shown(transforms)}")
+
+
 def _check_steps(function: str, steps: Sequence[object]) -> None:
     """Refuse names and lists where steps are expected, and show the correct call."""
     for step in steps:
         if isinstance(step, Step):
             continue
-        reason = f"{function} takes steps, got {step!r:.80}"
+        reason = f"{function} takes steps, got {shown(step)}"
         if isinstance(step, str):
             find(step)  # an unknown name is a different error
         if function == "any_of":

@@ -4,14 +4,14 @@ from typing import TypedDict
 
 from outspan.limits import check_whole
 from outspan.policies.batch import check_preprocess
-from outspan.policies.drawing import find_defaults
+from outspan.policies.drawing import check_proposal, find_defaults
 from outspan.policies.steps import Proposal
 from outspan.policies.strength import check_strength
 from outspan.transforms.normalize import Preprocess
 
 
 class Settings(TypedDict):
-    """The keyword arguments that all policies share: `Plain`, `Uncertain` and `Adversarial` have a field for each."""
+    """The keyword arguments that all policies share. `Auto`, `Plain`, `Uncertain` and `Adversarial` have a field for each."""
 
     classes: int  # number of classes, the width of the soft targets
     defaults: str | Proposal  # transforms that are applied after those of the policy, e.g. "flip"
@@ -32,7 +32,7 @@ def check_settings(
 ) -> None:
     """Raise a ValueError for a setting that no policy can use."""
     if classes is not None:
-        check_whole("classes", classes, 1)
-    find_defaults(defaults)
+        check_whole("classes", classes, 2)
+    check_proposal(find_defaults(defaults), "defaults")
     check_preprocess(preprocess)
     check_strength(strength, finish, steps)

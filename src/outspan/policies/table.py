@@ -14,7 +14,7 @@ from outspan.policies import files, published
 from outspan.policies.adversarial import Adversarial
 from outspan.policies.auto import Auto
 from outspan.policies.plain import Plain
-from outspan.policies.proposals import blend, natural, over_range, sequence, uniform
+from outspan.policies.proposals import blend, natural, natural_names, over_range, sequence, uniform
 from outspan.policies.protocols import Policy
 from outspan.policies.settings import Settings
 from outspan.policies.steps import Proposal, Schedule, Step
@@ -109,7 +109,8 @@ def _build_uncertain(context: Context) -> Uncertain:
 
 def _build_auto(context: Context) -> Auto:
     recipe, epochs = context.recipe, context.recipe.total_steps(context.samples) / context.epoch_steps
-    propose = natural(recipe.depth, transforms=parse_transforms(recipe.transforms))
+    names = natural_names(parse_transforms(recipe.transforms))
+    propose = natural(min(recipe.depth, len(names)), transforms=names)  # `--set transforms=rotate` needs no depth
     return Auto(propose, epochs=epochs, label_smoothing=recipe.label_smoothing, **context.settings)
 
 
@@ -211,7 +212,8 @@ def check_recipe(recipe: Recipe) -> None:
     """Raise a ValueError for an unknown policy, or for keys that the policy needs or cannot take."""
     spec = find_policy(recipe.policy)
     if recipe.same_class != -1 and spec.uses_model:
-        raise ValueError(f"same_class is for policies that do not use the model, got policy {recipe.policy!r}: set it to -1")
+        problem = f"same_class is for policies that do not use the model, got policy {recipe.policy!r}"
+        raise ValueError(f'{problem}: use another one (--policy random, or policy="random"), or set same_class to -1')
     if spec.needs_file and not recipe.policy_file:
         raise ValueError(f"policy {recipe.policy!r} needs policy_file, the file that its authors published")
     if recipe.policy_file and not spec.needs_file:

@@ -19,6 +19,14 @@ def test_a_line_per_policy_and_a_band_over_seeds_against_epochs_and_seconds():
         assert axis.get_ylim() == pytest.approx((66, 91))  # around the last evaluation
 
 
+def test_a_policy_with_a_single_evaluation_is_visible():
+    figure = compare_figure({"none": Curves([[0.5], [0.6]], [1], [10]), "random": Curves([[0.4, 0.8]], [1, 2], [9, 18])})
+    for axis in figure.axes:
+        single, line = axis.get_lines()
+        assert single.get_marker() == "o"
+        assert line.get_marker() in ("", "None")
+
+
 def test_the_frontier_has_a_point_per_budget():
     (axis,) = frontier_figure({"none": [(10, 0.5, 0.1), (20, 0.6, 0.0)], "random": [(11, 0.4, 0.1)]}).axes
     lines = [container.lines[0] for container in axis.containers]

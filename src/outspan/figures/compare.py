@@ -56,6 +56,7 @@ def frontier_figure(points: Mapping[str, Sequence[tuple[float, float, float]]]) 
 
 def _draw_band(axis: Axes, x: Sequence[float], by_seed: Sequence[Sequence[float]], name: str) -> None:
     columns = [[100 * value for value in column] for column in zip(*by_seed, strict=True)]
-    (line,) = axis.plot(x, [statistics.fmean(column) for column in columns], label=name)
+    marker = "o" if len(columns) == 1 else ""  # a line through one point is invisible
+    (line,) = axis.plot(x, [statistics.fmean(column) for column in columns], label=name, marker=marker)
     low, high = [min(column) for column in columns], [max(column) for column in columns]
     axis.fill_between(x, low, high, alpha=0.2, color=line.get_color())

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from made import pixels
+from outspan.comparison import equal_time
+from outspan.comparison.result import Comparison
 
 
 def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
@@ -29,19 +31,30 @@ def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
     assert json.loads((tmp_path / "jobs" / "comparison.json").read_text())["seeds"] == [0, 1]
 
 
-def test_compare_at_equal_time_prints_a_table_per_budget(tiny, tmp_path, run):
+def test_compare_at_equal_time_prints_a_table_per_budget(tiny, tmp_path, run, monkeypatch):
     out = tmp_path / "all"
-    out.mkdir()
-    (out / "step_times.json").write_text('{"seconds": 4, "step_seconds": {"none": 0.5, "random": 1.0}}')
+    monkeypatch.setattr(equal_time, "measure_steps", lambda *recipes, **options: {"none": 0.5, "random": 1.0})
     changes = [part for change in (f"data={tiny}", "model=mlp", "batch=20") for part in ("--set", change)]
-    options = ("--policies", "none,random", "--seeds", "2", "--equal", "time", "--budgets", "1,2", "-o", out)
-    rows = [line.split() for line in run("compare", *changes, *options).splitlines()]
+    options = ("--policies", "none,random", "--seeds", "2", "--equal", "time", "--budgets", "1, 2", "-o", out)
+    monkeypatch.setattr(Comparison, "warnings", ("At budget 2 the training times differ",))
+    printed = run("compare", *changes, *options, "--minutes", 4 / 60)
+    assert "\nAt budget 2 the training times differ\nAt budget 2:\n" in printed
+    assert "\n± after a difference" in printed
+    rows = [line.split() for line in printed.splitlines()]
     assert [row[4:6] for row in rows if row[0] in ("none", "random")] == [
         ["2.667", "8"], ["1.333", "4"], ["5.333", "16"], ["2.667", "8"]
     ]  # epochs and steps  # fmt: skip
     assert rows.count(["budget", "2"]) == 1
     assert pixels(out / "frontier.png").shape[:2] == (675, 1050)
     assert "--budgets must be numbers separated by commas" in run("compare", "--budgets", "1,x", "-o", out, code=2)
+    message = run("compare", *changes, *options, "--minutes", 0.1, code=2)
+    assert "step_times.json: the steps were timed with other settings (minutes 0.0666" in message
+
+
+def test_one_policy_has_no_differences_to_explain(tiny, tmp_path, run):
+    changes = [part for change in (f"data={tiny}", "model=mlp", "epochs=1") for part in ("--set", change)]
+    printed = run("compare", *changes, "--policies", "none", "--seeds", "2", "-o", tmp_path / "all")
+    assert "\nOnly one policy: nothing to compare.\nwrote " in printed
 
 
 def test_the_folder_of_a_comparison_is_not_accepted_as_a_run(tiny, tmp_path, run):

@@ -1,4 +1,4 @@
-"""Equal time: numbers of steps from times that the tests set, the file that keeps them, and a measurement with a fake clock."""
+"""Equal time: numbers of steps from times that the tests set, and the file that keeps them."""
 
 import json
 
@@ -8,10 +8,10 @@ import torch
 
 import outspan
 from outspan.comparison import equal_time
-from outspan.comparison.equal_time import Budget, measure_steps, plan_budget
+from outspan.comparison.equal_time import Budget
+from outspan.comparison.result import Comparison, PolicyResult
 from outspan.config import Recipe
-from outspan.data.sets import load_for
-from outspan.training import Stopped, checkpoint
+from outspan.training import checkpoint
 from outspan.training.step import lr_at
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -19,18 +19,8 @@ TIMES = {"none": 0.5, "random": 1.0, "uncertain": 2.0}
 
 
 @pytest.fixture
-def tiny(tmp_path) -> str:
-    """Return a data set of 60 images of two classes, 3 steps per epoch in batches of 20."""
-    labels = np.arange(60) % 2
-    images = np.full((60, 8, 8), 20, dtype=np.uint8)
-    images[labels == 1] = 220
-    np.savez(tmp_path / "tiny.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
-    return str(tmp_path / "tiny.npz")
-
-
-@pytest.fixture
 def keys(tiny) -> dict:
-    return {"data": tiny, "model": "mlp", "epochs": 4, "batch": 20}
+    return {"data": str(tiny), "model": "mlp", "epochs": 4, "batch": 20}
 
 
 def compare(out, keys, **options):
@@ -74,107 +64,167 @@ def test_budgets_repeat_the_comparison_at_multiples(keys, tmp_path):
 def test_times_are_kept_and_reused(keys, tmp_path):
     compare(tmp_path / "out", keys, policies="random")
     stored = json.loads((tmp_path / "out" / "step_times.json").read_text())
-    assert stored == {"seconds": 12.0, "step_seconds": {"random": 1.0}}
+    assert (stored["seconds"], stored["step_seconds"]) == (12.0, {"random": 1.0})
     changed = {"none": 0.25, "random": 9.0}  # what is stored is not measured again, and the time stays
     options = {"policies": "none,random", "equal": "time", "step_seconds": changed}
     result = outspan.compare(out=tmp_path / "out", seeds=1, **options, **keys)
     assert {name: entry.steps for name, entry in result.policies.items()} == {"none": 48, "random": 12}
-    with pytest.raises(ValueError, match=r"contains a comparison with another time \(.* 12 seconds each, not 60\)"):
-        compare(tmp_path / "out", keys, policies="random", minutes=1)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"seconds": "x", "step_seconds": {}}', '{"seconds": 1, "step_seconds": 3}'])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"epochs": 8}, "epochs 4 there, 8 requested"),
+        ({"batch": 10, "lr": 0.5}, r"batch 20 there, 10 requested, lr 0\.\d+ there, 0\.5 requested"),
+        ({"model": "convnet"}, "model 'mlp' there, 'convnet' requested"),
+        ({"minutes": 1}, r"minutes None there, 1\.0 requested"),
+        ({"jobs": 2}, "jobs 1 there, 2 requested"),
+        ({"data": "digits"}, r"samples '60 images, SHA-256 \w{16}' there, '5,000 images, SHA-256 \w{16}' requested"),
+    ],
+)
+def test_times_of_other_settings_are_refused(changed, message, keys, tmp_path, monkeypatch):
+    compare(tmp_path / "out", keys, policies="none")
+    monkeypatch.setattr(equal_time, "measure_steps", pytest.fail)  # what is refused is refused before any step is timed
+    options = {"out": tmp_path / "out", "policies": "none,random", "seeds": 1, "equal": "time", **keys, **changed}
+    advice = "use the same settings, choose another folder, or delete this file and the runs beside it"
+    with pytest.raises(
+        ValueError, match=rf"step_times\.json: the steps were timed with other settings \({message}\); {advice}"
+    ):
+        outspan.compare(**options)
+
+
+def test_times_of_other_devices_and_threads_are_refused(keys, tmp_path, monkeypatch):
+    compare(tmp_path / "out", keys, policies="none")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(equal_time, "_name_of", lambda device: "NVIDIA H200")
+    with pytest.raises(ValueError, match=r"\(device 'cpu' there, 'NVIDIA H200' requested, threads 1 there, 3 requested\)"):
+        compare(tmp_path / "out", keys, policies="none")
+
+
+def test_a_key_that_an_older_version_did_not_know_has_its_default(keys, tmp_path):
+    compare(tmp_path / "out", keys, policies="none")
+    path = tmp_path / "out" / "step_times.json"
+    stored = json.loads(path.read_text())
+    del stored["settings"]["finish"]
+    path.write_text(json.dumps(stored))
+    compare(tmp_path / "out", keys, policies="none")
+    with pytest.raises(ValueError, match=r"\(finish 0\.0 there, 0\.5 requested\)"):
+        compare(tmp_path / "out", keys | {"finish": 0.5}, policies="none")
+
+
+def test_data_that_was_moved_is_the_same_data(keys, tmp_path):
+    compare(tmp_path / "out", keys, policies="none")
+    (tmp_path / "tiny.npz").rename(tmp_path / "moved.npz")
+    compare(tmp_path / "out", keys | {"data": str(tmp_path / "moved.npz")}, policies="none")
+
+
+def test_equal_epochs_and_equal_time_do_not_share_a_folder(keys, tmp_path, monkeypatch):
+    monkeypatch.setattr(equal_time, "measure_steps", pytest.fail)
+    outspan.compare(policies="none", seeds=1, out=tmp_path / "epochs", **keys)
+    for policies in ("none", "random"):  # the second has no run there
+        with pytest.raises(ValueError, match="epochs: contains runs that were not trained at equal time; choose another"):
+            outspan.compare(policies=policies, seeds=1, out=tmp_path / "epochs", equal="time", **keys)
+    (tmp_path / "epochs" / "comparison.json").unlink()  # as if it was stopped
+    with pytest.raises(ValueError, match="contains runs that were not trained at equal time"):
+        outspan.compare(policies="none", seeds=1, out=tmp_path / "epochs", equal="time", **keys)
+    compare(tmp_path / "time", keys, policies="none")
+    with pytest.raises(ValueError, match="time: contains a comparison at equal time; choose another folder, or use equal"):
+        outspan.compare(policies="none", seeds=1, out=tmp_path / "time", **keys)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"seconds": 1, "step_seconds": {}}',
+        '{"settings": 1, "seconds": 1, "step_seconds": {}}',
+        '{"settings": {}, "seconds": "x", "step_seconds": {}}',
+        '{"settings": {}, "seconds": 1, "step_seconds": 3}',
+        '{"settings": {}, "seconds": 1, "step_seconds": {"random": 0}}',
+    ],
+)
 def test_a_damaged_file_of_times_is_refused(text, keys, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "step_times.json").write_text(text)
-    with pytest.raises(ValueError, match=r"step_times.json: cannot be read \(.*\); delete it to time the steps again"):
+    with pytest.raises(ValueError, match=r"step_times\.json: cannot be read \(.*\); choose another folder, or delete"):
         compare(tmp_path / "out", keys, policies="random")
 
 
-def test_at_least_one_step():
+def test_at_least_one_step_and_no_overflow():
     assert Budget(1.0, {"random": 5.0}).steps("random") == 1
+    assert Budget(1e300, {"random": 1.0}).steps("random", 1e300) == 10**18  # `Recipe` refuses it
 
 
-def test_what_is_refused(keys, tmp_path, unchecked):
-    for options, message in (
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"equal": "steps"}, "equal must be 'epochs' or 'time', got 'steps'"),
-        ({"minutes": 1}, "minutes and budgets need equal time"),
-        ({"budgets": (1, 2)}, "minutes and budgets need equal time"),
+        ({"minutes": 1}, "minutes, budgets and step_seconds need equal time"),
+        ({"budgets": (1, 2)}, "minutes, budgets and step_seconds need equal time"),
+        ({"step_seconds": TIMES}, "minutes, budgets and step_seconds need equal time"),
         ({"equal": "time", "minutes": 0}, "minutes must be a positive number, got 0"),
-        ({"equal": "time", "minutes": "5"}, "minutes must be a positive number, got '5'"),
-        ({"equal": "time", "budgets": ()}, r"budgets must be positive numbers, .* got \(\)"),
-        ({"equal": "time", "budgets": (1, -2)}, r"budgets must be positive numbers, .* got \(1, -2\)"),
-        ({"equal": "time", "step_seconds": {"none": 1.0}}, "step_seconds must have a positive number .* 'random', got None"),
-        ({"equal": "time", "step_seconds": {"none": 1.0, "random": 0}}, "step_seconds must .* for 'random', got 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            outspan.compare(policies="none,random", out=tmp_path / "out", **options, **keys)
+        ({"equal": "time", "minutes": "5"}, "minutes must be a number, got '5'"),
+        ({"equal": "time", "minutes": True}, "minutes must be a number, got True"),
+        ({"equal": "time", "budgets": ()}, r"budgets must be a list of multiples of the time, .* got \(\)"),
+        ({"equal": "time", "budgets": 2}, r"budgets must be a list of multiples of the time, .* got 2"),
+        ({"equal": "time", "budgets": "12"}, r"budgets must be a list of multiples of the time, .* got '12'"),
+        ({"equal": "time", "budgets": (1, -2)}, "each of budgets must be a positive number, got -2"),
+        ({"equal": "time", "budgets": (float("nan"),)}, "each of budgets must be a positive number, got nan"),
+        ({"equal": "time", "budgets": np.ones((2, 2))}, r"each of budgets must be a number, got array\(\[1., 1.\]\)"),
+        ({"equal": "time", "step_seconds": {"none": 1.0}}, r"step_seconds\['random'\] must be a number, got None"),
+        ({"equal": "time", "step_seconds": TIMES | {"random": 0}}, r"step_seconds\['random'\] must be a positive .* got 0"),
+        ({"equal": "time", "step_seconds": TIMES | {"none": "1"}}, r"step_seconds\['none'\] must be a number, got '1'"),
+        ({"equal": "time", "step_seconds": 0.1}, "step_seconds must be a dictionary of seconds by policy, got 0.1"),
+        ({"equal": "time", "jobs": 0}, "jobs must be at least 1, got 0"),
+        ({"equal": "time", "jobs": 1.5}, "jobs must be a whole number, got 1.5"),
+        ({"equal": "time", "seeds": True}, "seeds must be a whole number, got True"),
+    ],
+)
+def test_what_is_refused(options, message, keys, tmp_path, monkeypatch, unchecked):
+    monkeypatch.setattr(equal_time, "measure_steps", pytest.fail)
+    with pytest.raises(ValueError, match=message):
+        outspan.compare(policies="none,random", out=tmp_path / "out", **options, **keys)
     assert not (tmp_path / "out").exists()
 
 
-class Clock:
-    """A clock that runs only while a policy is called: its seconds, by name."""
-
-    def __init__(self, seconds) -> None:
-        self.now, self.seconds, self.turns = 0.0, seconds, []
-
-    def perf_counter(self) -> float:
-        return self.now
+def test_numbers_and_arrays_of_numpy(keys, tmp_path, unchecked):
+    times = {"none": np.float32(0.5), "random": np.int64(1)}
+    options = {"budgets": np.array([1, 2]), "minutes": np.float32(0.1), "seeds": np.int64(1), "jobs": np.int64(1)}
+    result = outspan.compare(policies="none,random", out=tmp_path / "out", equal="time", step_seconds=times, **options, **keys)
+    steps = {multiple: [entry.steps for entry in entries.values()] for multiple, entries in result.budgets.items()}
+    assert steps == {1: [12, 6], 2: [24, 12]}
 
 
-def test_the_step_time_is_the_median_over_turns(keys, tmp_path, monkeypatch):
-    clock = Clock({"none": iter([0.1] * 1000), "random": iter([0.3] * 40 + [9.0] * 7 + [0.3] * 1000)})
-    augment = equal_time.Run.augment
-
-    def timed(run, inputs, labels):
-        clock.now += next(clock.seconds[run.recipe.policy])
-        clock.turns.append(run.recipe.policy)
-        return augment(run, inputs, labels)
-
-    monkeypatch.setattr(equal_time, "time", clock)
-    monkeypatch.setattr(equal_time.Run, "augment", timed)
-    recipe = Recipe(**keys)
-    recipes = {name: Recipe(**keys, policy=name) for name in ("none", "random")}
-    times = measure_steps(recipes, load_for(recipe), folder=tmp_path, device="cpu")
-    assert times == {"none": pytest.approx(0.1), "random": pytest.approx(0.3)}  # one slow turn of five changes nothing
-    changes = sum(one != other for one, other in zip(clock.turns, clock.turns[1:], strict=False))
-    assert changes == 2 * equal_time._ROUNDS + 1  # they take turns, after the warm-up of each
-    assert list(tmp_path.iterdir()) == [tmp_path / "tiny.npz"]  # nothing was written
+def compared(equal: str, *seconds: dict[str, float]) -> Comparison:
+    """Return a comparison with the given training seconds, by budget (1, 2, …) and policy."""
+    results = [
+        {name: PolicyResult((0.5,), 0.5, 0.0, 10, 1.0, value, ((0.5,),), (10,)) for name, value in by_policy.items()}
+        for by_policy in seconds
+    ]
+    return Comparison(Recipe(), dict(enumerate(results, 1)), 0.1, equal)
 
 
-def test_timing_can_be_stopped_and_uses_the_requested_threads(keys, tmp_path):
-    recipe, threads = Recipe(**keys), []
-
-    def on_step(progress) -> bool:
-        threads.append(torch.get_num_threads())
-        return progress.step == 2
-
-    before = torch.get_num_threads()
-    with pytest.raises(Stopped, match="stopped while the steps were timed"):
-        plan_budget({"none": recipe}, load_for(recipe), folder=tmp_path / "out", device="cpu", threads=2, on_step=on_step)
-    assert threads == [2, 2]
-    assert torch.get_num_threads() == before
-    assert not (tmp_path / "out").exists()
+def test_a_warning_if_the_training_times_differ():
+    fair = {"none": 10.0, "random": 10.9}
+    unfair = {"none": 10.0, "random": 11.1}
+    assert compared("time", fair).warnings == ()
+    assert compared("epochs", unfair).warnings == ()
+    (line,) = compared("time", unfair).warnings
+    assert line.startswith("The training times differ by more than 10 % (`none` 10 s, `random` 11.1 s): not a fair comparison.")
+    result = compared("time", unfair, fair, unfair)
+    assert [line.split(" the ")[0] for line in result.warnings] == ["At budget 1", "At budget 3"]
+    assert result.as_dict()["warnings"] == list(result.warnings)
+    assert "\n" not in "".join(result.warnings)
 
 
-def test_a_step_that_cannot_be_timed_names_the_policy(keys, tmp_path):
-    recipe = Recipe(**keys | {"batch": 59, "model": "convnet"}, policy="random")  # the last batch has one sample
-    with pytest.raises(ValueError, match=r"random: its step could not be timed \("):
-        measure_steps({"random": recipe}, load_for(recipe), folder=tmp_path, device="cpu")
-
-
-def test_timing_stays_within_the_run_before_its_finish(keys, tmp_path, monkeypatch):
-    """Beyond its end, a linear schedule has negative learning rates, and the finish is cheaper than the other steps."""
-    steps, augment = set(), equal_time.Run.augment
-
-    def recorded(run, inputs, labels):
-        steps.add(run.step)
-        return augment(run, inputs, labels)
-
-    monkeypatch.setattr(equal_time.Run, "augment", recorded)
-    recipe = Recipe(**keys, policy="random", schedule="linear", finish=0.5)  # 12 steps
-    measure_steps({"random": recipe}, load_for(recipe), folder=tmp_path, device="cpu")
-    assert steps == set(range(6))
+def test_the_budget_of_the_verdicts_is_named_if_there_are_several():
+    entries = {"none": 10.0, "random": 10.0}
+    assert compared("time", entries).verdicts[0] == "`none` and `random` are equal. With one seed per policy the " + (
+        "significance is unknown."
+    )
+    assert compared("time", entries, entries).verdicts[0] == "At budget 2:"
 
 
 def test_validation_samples_are_not_counted_as_training_samples(keys, tmp_path):

@@ -25,7 +25,7 @@ def test_the_result_agrees_with_the_runs_and_the_stored_file(tiny, tmp_path):
         assert entry.mean == pytest.approx(sum(entry.accuracies) / 2)
     stored = json.loads((out / "comparison.json").read_text())
     assert stored == result.as_dict()
-    assert set(stored) == {"recipe", "equal", "seeds", "policies", "budgets", "differences"}
+    assert set(stored) == {"recipe", "equal", "seeds", "policies", "budgets", "differences", "warnings"}
     assert set(stored["policies"]["none"]) == {"test_accuracy", "mean", "std", "steps", "epochs", "seconds"}
     assert {"policy", "seed"}.isdisjoint(stored["recipe"])
     assert len(result.figure().axes[0].get_lines()) == 2
@@ -61,9 +61,9 @@ def test_a_recipe_file_and_wrong_arguments(tiny, tmp_path, unchecked):
         ({"policies": ["nne"]}, "unknown policy 'nne'"),
         ({"policies": []}, r"policies must have at least one name, .*got \[\]"),
         ({"policies": [outspan.uniform(2)]}, "policies must be names such as 'random', got"),
-        ({"seeds": 0}, "seeds must be a number of runs per policy, at least 1, got 0"),
-        ({"seeds": [0, 1]}, r"seeds must be a number of runs per policy, at least 1, got \[0, 1\]"),
-        ({"jobs": 0}, "jobs must be a number of processes, at least 1, got 0"),
+        ({"seeds": 0}, "seeds must be at least 1, got 0"),
+        ({"seeds": [0, 1]}, r"seeds must be a whole number, got \[0, 1\]"),
+        ({"jobs": 0}, "jobs must be at least 1, got 0"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -65,10 +65,11 @@ def compare_command(
         if len(result.budgets) > 1:
             echo(f"budget {multiple:g}")
         Console().print(_table(entries))
-    for sentence in result.verdicts:
+    for sentence in (*result.warnings, *result.verdicts):
         echo(sentence)
-    if seeds > 1:
+    if seeds > 1 and len(result.policies) > 1:
         echo("± after a difference: half the width of its 95 % confidence interval, paired by seed.")
+        echo("Significance: 5 % for all pairs of policies together (Holm's correction).")
     figures = {"accuracy.png": result.figure()} | ({"frontier.png": result.frontier()} if len(result.budgets) > 1 else {})
     for name, figure in figures.items():
         write_whole(out / name, lambda partial, figure=figure: figure.savefig(partial, format="png"))

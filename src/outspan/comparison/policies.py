@@ -1,21 +1,23 @@
 """Train several policies with several seeds each, for the same number of epochs or the same time, and compare them."""
 
 import itertools
-import math
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from typing_extensions import Unpack
 
+from outspan.comparison.equal_time import FILE as TIMES_FILE
 from outspan.comparison.equal_time import plan_budget
+from outspan.comparison.result import FILE as RESULT_FILE
 from outspan.comparison.result import Comparison, PolicyResult, summarize
 from outspan.config import Recipe, build_recipe
 from outspan.data.sets import load_for, noun_of
 from outspan.devices import find_device
 from outspan.files import output_folder
+from outspan.limits import check_positive, check_whole
 from outspan.messages import shown
 from outspan.policies.table import (
     check_noun,
@@ -26,6 +28,7 @@ from outspan.policies.table import (
     warn_ignored_keys,
 )
 from outspan.recipe_keys import RecipeKeys
+from outspan.training import checkpoint
 from outspan.training.pool import Watch, no_progress, run_all, run_with_title
 from outspan.training.train import train
 
@@ -38,7 +41,7 @@ def compare(
     out: Path | str,
     equal: str = "epochs",
     minutes: float | None = None,
-    budgets: Sequence[float] = (1,),
+    budgets: Iterable[float] = (1,),
     step_seconds: Mapping[str, float] | None = None,
     jobs: int = 1,
     device: str | None = None,
@@ -53,7 +56,7 @@ def compare(
 
     With `equal="time"` the time of a training step is measured for each policy first. Then every policy gets as many steps as
     fit into the time that the policy with the shortest step needs for the recipe's epochs. The learning rate schedule spans
-    these steps. Evaluation does not count. The times are kept in `out`/step_times.json and reused.
+    these steps. Evaluation does not count. The times are kept in `out`/step_times.json, and reused with the same settings.
 
     Example::
 
@@ -81,19 +84,21 @@ def compare(
         ValueError: If a policy, a key or the data is wrong, or if a training diverges.
     """
     check_keys(keys)
-    if not isinstance(seeds, int) or seeds < 1:
-        raise ValueError(f"seeds must be a number of runs per policy, at least 1, got {shown(seeds)}")
-    check_equal(equal, minutes, budgets)
+    check_whole("seeds", seeds, 1)
+    check_whole("jobs", jobs, 1)
+    names = _policy_names(policies)
+    multiples = _check_time(equal, minutes, budgets, step_seconds, names)
     shared, folder, device = build_recipe(recipe, keys, noun_of), output_folder(out), str(find_device(device))
-    recipes = _recipes(shared, _policy_names(policies))
+    recipes = _recipes(shared, names)
     warn_ignored_keys(keys, shared, list(recipes))
+    _check_folder(folder, equal, [f"{name}-{seed}" for name in recipes for seed in range(seeds)])
     planned = {(1.0, name): one for name, one in recipes.items()}
     if equal == "time":
         with watch("timing a step of each policy") as on_step:
-            options = {"step_seconds": step_seconds, "threads": 1 if jobs > 1 else None, "on_step": on_step}
+            times = {"minutes": None if minutes is None else float(minutes), "step_seconds": step_seconds}
             data = load_for(shared, skip_bad=skip_bad)
-            budget = plan_budget(recipes, data, folder=folder, device=device, minutes=minutes, **options)
-        planned = {(b, name): replace(one, steps=budget.steps(name, b)) for b in budgets for name, one in recipes.items()}
+            budget = plan_budget(shared, recipes, data, folder=folder, device=device, jobs=int(jobs), on_step=on_step, **times)
+        planned = {(b, name): replace(one, steps=budget.steps(name, b)) for b in multiples for name, one in recipes.items()}
     tasks = {}
     # The slowest first, so that no slow run is left alone at the end.
     order = sorted(planned, key=lambda key: (-key[0], not find_policy(key[1]).uses_model))
@@ -102,7 +107,7 @@ def compare(
         options = {"out": _folder_of(folder, multiple) / f"{policy}-{seed}", "device": device, "skip_bad": skip_bad}
         job = partial(train, replace(planned[multiple, policy], seed=seed), **options)
         tasks[multiple, policy, seed] = title, partial(run_with_title, title, job)
-    summaries = dict(zip(tasks, run_all(list(tasks.values()), jobs=jobs, watch=watch), strict=True))
+    summaries = dict(zip(tasks, run_all(list(tasks.values()), jobs=int(jobs), watch=watch), strict=True))
     results: dict[float, dict[str, PolicyResult]] = {multiple: {} for multiple, _ in planned}
     for multiple, policy in planned:
         results[multiple][policy] = summarize([summaries[multiple, policy, seed] for seed in range(seeds)])
@@ -119,16 +124,43 @@ def check_keys(keys: Collection[str]) -> None:
             raise ValueError(f"compare sets {key} itself, so {key} cannot be changed: {how}")
 
 
-def check_equal(equal: str, minutes: float | None, budgets: Sequence[float]) -> None:
-    """Refuse a wrong `equal`, and times and budgets that are not positive or are given without equal time."""
+def _check_time(
+    equal: str,
+    minutes: float | None,
+    budgets: Iterable[float],
+    step_seconds: Mapping[str, float] | None,
+    policies: Sequence[str],
+) -> list[float]:
+    """Refuse a wrong `equal`, and times that are not positive or are given without equal time. Return the budgets."""
     if equal not in ("epochs", "time"):
         raise ValueError(f"equal must be 'epochs' or 'time', got {shown(equal)}")
-    if minutes is not None and not (isinstance(minutes, int | float) and 0 < minutes < math.inf):
-        raise ValueError(f"minutes must be a positive number, got {shown(minutes)}")
-    if not budgets or not all(isinstance(one, int | float) and 0 < one < math.inf for one in budgets):
-        raise ValueError(f"budgets must be positive numbers, multiples of the time, e.g. 1, 2, 4, got {shown(budgets)}")
-    if equal == "epochs" and (minutes is not None or tuple(budgets) != (1,)):
-        raise ValueError("minutes and budgets need equal time: use equal='time' (--equal time)")
+    multiples = list(budgets) if isinstance(budgets, Iterable) and not isinstance(budgets, str) else []
+    if not multiples:
+        raise ValueError(f"budgets must be a list of multiples of the time, e.g. [1, 2, 4], got {shown(budgets)}")
+    for multiple in multiples:
+        check_positive("each of budgets", multiple)
+    if equal == "epochs" and (minutes is not None or multiples != [1] or step_seconds is not None):
+        raise ValueError("minutes, budgets and step_seconds need equal time: use equal='time' (--equal time)")
+    if minutes is not None:
+        check_positive("minutes", minutes)
+    if not isinstance(step_seconds, Mapping | None):
+        raise ValueError(f"step_seconds must be a dictionary of seconds by policy, got {shown(step_seconds)}")
+    if step_seconds is not None:
+        for name in policies:
+            check_positive(f"step_seconds[{name!r}]", step_seconds.get(name))
+    return [float(multiple) for multiple in multiples]
+
+
+def _check_folder(folder: Path, equal: str, runs: Iterable[str]) -> None:
+    """Refuse to mix equal epochs and equal time in one folder, before any step is timed."""
+    has_times = (folder / TIMES_FILE).exists()
+    if equal == "epochs" and has_times:
+        raise ValueError(
+            f"{folder}: contains a comparison at equal time; choose another folder, or use equal='time' (--equal time)"
+        )
+    has_others = (folder / RESULT_FILE).exists() or any(checkpoint.has_checkpoints(folder / run) for run in runs)
+    if equal == "time" and has_others and not has_times:
+        raise ValueError(f"{folder}: contains runs that were not trained at equal time; choose another folder")
 
 
 def _folder_of(out: Path, multiple: float) -> Path:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE = "comparison.json"
+_TOLERANCE = 1.1  # of the longest training time to the shortest one
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,21 @@ class Comparison:
     def verdicts(self) -> tuple[str, ...]:
         """Sentences about the largest budget: which policy leads and which trail, by how much, and which to use."""
         accuracies = {name: result.accuracies for name, result in self.policies.items()}
-        return tuple(line for line in (*describe_lead(accuracies), describe_chance(accuracies, self.chance)) if line)
+        budget = f"At budget {max(self.budgets):g}:" if len(self.budgets) > 1 else ""
+        return tuple(line for line in (budget, *describe_lead(accuracies), describe_chance(accuracies, self.chance)) if line)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for each budget at which the policies did not train for the same time, although they should."""
+        lines = []
+        for multiple, results in sorted(self.budgets.items()):
+            seconds = [result.seconds for result in results.values()]
+            if self.equal == "time" and max(seconds) > _TOLERANCE * min(seconds):
+                begin = f"At budget {multiple:g} the" if len(self.budgets) > 1 else "The"
+                listed = ", ".join(f"`{name}` {result.seconds:.3g} s" for name, result in results.items())
+                how = "Repeat it in another folder while no other program runs, or with more time"
+                lines.append(f"{begin} training times differ by more than 10 % ({listed}): not a fair comparison. {how}.")
+        return tuple(lines)
 
     def as_dict(self) -> dict[str, object]:
         """Return what comparison.json contains."""
@@ -65,6 +80,7 @@ class Comparison:
             "seeds": list(range(count)),
             "policies": _as_dict(self.policies),
             "budgets": {f"{multiple:g}": _as_dict(results) for multiple, results in self.budgets.items()},
+            "warnings": list(self.warnings),
             "differences": [asdict(one) | {"significant": one.significant} for one in self.differences],
         }
 

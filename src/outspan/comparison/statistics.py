@@ -1,12 +1,12 @@
 """Statistics over seeds: the mean, the standard deviation, and whether a difference between policies is significant."""
 
 import itertools
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# 97.5 % quantiles of Student's t for 1 to 10 degrees of freedom. The last one is also used for more.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+_LEVEL = 0.05  # of significance
 
 
 @dataclass(frozen=True)
@@ -16,12 +16,13 @@ class Difference:
     better: str
     worse: str
     mean: float  # of the differences by seed, at least 0
-    margin: float | None  # half the width of the 95 % confidence interval; None for one seed
+    margin: float | None  # half the width of the 95 % confidence interval of this difference alone; None for one seed
+    p: float | None  # the p-value of a paired t-test, corrected for the number of differences; None for one seed
 
     @property
     def significant(self) -> bool:
-        """Whether 0 lies outside the confidence interval."""
-        return self.margin is not None and self.mean > self.margin
+        """Whether the corrected p-value is below 5 %."""
+        return self.p is not None and self.p < _LEVEL
 
     def __str__(self) -> str:
         """Return the difference in points, e.g. "1.20 ± 0.40 points"."""
@@ -41,19 +42,63 @@ def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
 def compute_differences(accuracies: Mapping[str, Sequence[float]]) -> list[Difference]:
     """Return the difference of every two policies, paired by seed: first those of the best policy, then of the second, …
 
-    The confidence interval is that of Student's t for the differences by seed. It is not corrected for the number of pairs.
+    The p-values are those of Student's t for the differences by seed, with Holm's correction for all pairs. The pairs with
+    the best policy alone would not be enough, because the best policy was chosen among all.
 
     Args:
         accuracies: The accuracy for each seed, by policy. The seeds of all policies are the same.
     """
     ranked = sorted(accuracies, key=lambda name: -statistics.fmean(accuracies[name]))
-    differences = []
-    for better, worse in itertools.combinations(ranked, 2):
-        by_seed = [a - b for a, b in zip(accuracies[better], accuracies[worse], strict=True)]
-        mean, std = mean_and_std(by_seed)
-        margin = _T[min(len(by_seed) - 1, len(_T)) - 1] * std / len(by_seed) ** 0.5 if len(by_seed) > 1 else None
-        differences.append(Difference(better, worse, max(mean, 0.0), margin))
-    return differences
+    pairs = list(itertools.combinations(ranked, 2))
+    by_seed = [[a - b for a, b in zip(accuracies[better], accuracies[worse], strict=True)] for better, worse in pairs]
+    means = [max(statistics.fmean(values), 0.0) for values in by_seed]
+    if min(map(len, by_seed), default=0) < 2:
+        return [Difference(*pair, mean, None, None) for pair, mean in zip(pairs, means, strict=True)]
+    freedom = len(by_seed[0]) - 1
+    errors = [mean_and_std(values)[1] / len(values) ** 0.5 for values in by_seed]  # the standard errors of the means
+    ratios = [mean / error if error else math.inf if mean else 0.0 for mean, error in zip(means, errors, strict=True)]
+    p_values = correct_p_values([compute_p_value(t, freedom) for t in ratios])
+    quantile = _find_quantile(freedom)
+    rows = zip(pairs, means, errors, p_values, strict=True)
+    return [Difference(*pair, mean, quantile * error, p) for pair, mean, error, p in rows]
+
+
+def compute_p_value(t: float, freedom: int) -> float:
+    """Return the two-sided p-value of Student's t, exact for whole degrees of freedom (Abramowitz & Stegun 26.7.3, 26.7.4).
+
+    >>> round(compute_p_value(4.303, 2), 4)
+    0.05
+    """
+    angle, odd = math.atan(t / math.sqrt(freedom)), freedom % 2
+    term, total = math.cos(angle) if odd else 1.0, 0.0
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * k / (k + 1)
+    inside = math.sin(angle) * total
+    return max(0.0, 1.0 - (2 / math.pi * (angle + inside) if odd else inside))
+
+
+def _find_quantile(freedom: int) -> float:
+    """Return the t whose two-sided p-value is 5 %."""
+    low, high = 0.0, 13.0  # it is 12.706 for one degree of freedom, and smaller for more
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if compute_p_value(middle, freedom) > _LEVEL else (low, middle)
+    return high
+
+
+def correct_p_values(p_values: Sequence[float]) -> list[float]:
+    """Return p-values with Holm's correction: the smallest of n times n, the next times n - 1, …, and never decreasing.
+
+    >>> correct_p_values([0.02, 0.5, 0.01])
+    [0.04, 0.5, 0.03]
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        corrected[i] = largest
+    return corrected
 
 
 def describe_lead(accuracies: Mapping[str, Sequence[float]]) -> list[str]:

@@ -39,11 +39,13 @@ from outspan.data.sets import hold_out, load
 from outspan.devices import to_device
 from outspan.models.evaluating import evaluating
 from outspan.plan import Plan
+from outspan.policies.auto import Auto
 from outspan.policies.batch import Batch
 from outspan.policies.drawing import draw
-from outspan.policies.losses import soft_cross_entropy
+from outspan.policies.hard_samples import HardSamples
+from outspan.policies.losses import excess_loss, soft_cross_entropy
 from outspan.policies.plain import Plain
-from outspan.policies.proposals import Proposal, Step, any_of, over_range, sequence
+from outspan.policies.proposals import Proposal, Step, any_of, natural, over_range, sequence
 from outspan.policies.published import randaugment, trivialaugment
 from outspan.policies.table import parse_transforms
 from outspan.policies.targets import make_targets
@@ -104,6 +106,13 @@ class Variant:
     release: float = 0.8
     cap: float = 4.0  # the largest amount
     widen: float = 0.0  # an amount of 1 + a widens the levels by a x widen, up to WIDEST
+    skip: float = 0.0  # of the images whose stored loss is below the mean, the fraction that a pass over the data leaves out
+    skip_stop: float = 0.875  # leave out images only before this part of the run
+    rescale: bool = False  # weight the easy images that remain, so that the gradient keeps its mean
+    memory: float = 0.0  # of the stored losses
+    proposal: str = ""  # "natural": the proposal of the policy auto
+    policy: str = ""  # "auto": the policy of the library
+    hard: float = 0.0  # `skip` of outspan.HardSamples: as `skip` above, with its guard against wrong labels
 
 
 SMALL = "wide_resnet-16-1"
@@ -154,6 +163,11 @@ VARIANTS: dict[str, Variant] = {
     "first-half": Variant(candidates=4, stop=0.5),
     "last-half": Variant(candidates=4, start=0.5, finish=0.1),
     "draws4": Variant(draws=4),
+    "skip": Variant(skip=0.5),
+    "skip-rescale": Variant(skip=0.5, rescale=True),
+    "natural": Variant(proposal="natural"),
+    "hard": Variant(hard=0.5),
+    "library-auto": Variant(policy="auto", hard=0.5),
 }
 
 
@@ -176,6 +190,8 @@ def proposal_of(variant: Variant, amount: float | None = None) -> Proposal:
         return randaugment(3, 4)
     if variant.base == "trivialaugment":
         return trivialaugment()
+    if variant.proposal == "natural":
+        return natural()
     s, depth, cutmix = variant.strength, variant.depth, variant.cutmix
     probability = 0.5 * min(s, 1)
     if amount is not None:
@@ -389,6 +405,56 @@ def rows_of(step: int, count: int, size: int, seed: int) -> Tensor:
     return torch.cat([_order(seed, epoch, size)[max(begin - epoch * size, 0) : end - epoch * size] for epoch in epochs])
 
 
+class HardImages:
+    """The images of each step as outspan.HardSamples chooses them, in full batches."""
+
+    def __init__(self, samples: HardSamples, batch: int) -> None:
+        self.samples, self.batch, self.epoch = samples, batch, 0
+        self.waiting: list[Tensor] = []
+
+    def next(self) -> Tensor:
+        """Return the images of a step."""
+        if not self.waiting:
+            self.samples.set_epoch(self.epoch)
+            order = self.samples.order()
+            self.waiting = list(order[: len(order) // self.batch * self.batch].split(self.batch))
+            self.epoch += 1
+        return self.waiting.pop(0)
+
+
+class Images:
+    """The images of each step. A pass over the data leaves out a part of the images whose stored loss is below the mean."""
+
+    def __init__(self, variant: Variant, size: int, seed: int, device: torch.device) -> None:
+        self.variant, self.size, self.seed = variant, size, seed
+        self.losses = torch.full((size,), float("nan"), device=device)  # divergence from the target, when last seen
+        self.waiting, self.weights, self.passes = torch.empty(0, dtype=torch.int64), torch.empty(0), 0
+
+    def next(self, count: int, progress: float) -> tuple[Tensor, Tensor]:
+        """Return the images of a step and their weights."""
+        while len(self.waiting) < count:
+            order, weights = _order(self.seed, self.passes, self.size), torch.ones(self.size)
+            if self.variant.skip and progress < self.variant.skip_stop:
+                stored = self.losses.cpu()[order]
+                easy = stored < stored.nanmean()
+                draws = torch.from_numpy(rng.generator(self.seed, "skip", self.passes).random(self.size))
+                kept = ~easy | (draws >= self.variant.skip)
+                weights[easy] = 1 / (1 - self.variant.skip) if self.variant.rescale else 1.0
+                order, weights = order[kept], weights[kept]
+            self.waiting, self.weights = torch.cat([self.waiting, order]), torch.cat([self.weights, weights])
+            self.passes += 1
+        rows, self.waiting = self.waiting[:count], self.waiting[count:]
+        weights, self.weights = self.weights[:count], self.weights[count:]
+        return rows, weights
+
+    def store(self, rows: Tensor, losses: Tensor) -> None:
+        """Keep the losses of a step."""
+        if self.variant.memory:
+            before = self.losses[rows]
+            losses = torch.where(before.isnan(), losses, torch.lerp(losses, before, self.variant.memory))
+        self.losses[rows] = losses
+
+
 def fit_of(losses: Tensor, targets: Tensor) -> Tensor:
     """Return exp(-(loss - entropy of the target)) of each image: 1 is a perfect fit, whether labels are mixed or not."""
     return (-losses - torch.xlogy(targets, targets).sum(1)).exp()
@@ -453,7 +519,7 @@ class Bench:
             train, self.validation = train.take(torch.arange(options.images)), hold_out(rest, options.validation, 0)[1]
         else:
             train, self.validation = hold_out(train, options.validation, 0)
-        self.preprocess = make_preprocess(*train.statistics(), on_gpu=self.device.type == "cuda")
+        self.preprocess = make_preprocess(train.noun, *train.statistics(), on_gpu=self.device.type == "cuda")
         self.shape, self.train_split = train.shape, train.to(self.device)
         self.recipe = Recipe(data="cifar10", model=options.model, batch=options.batch, lr=options.lr)
         self.compiled = self.device.type == "cuda" and not options.no_compile
@@ -472,11 +538,17 @@ class Bench:
         name = "wide_resnet-10-1" if self.options.smoke else variant.proxy
         return self.net("proxy", name) if variant.proxy else None
 
-    def policies(self, variant: Variant, seed: int, controller: Controller | None = None) -> dict[str, tuple[Policy, int]]:
+    def policies(
+        self, variant: Variant, seed: int, steps: int, controller: Controller | None = None
+    ) -> dict[str, tuple[Policy, int]]:
         """Return the policy of each phase, "choose", "plain" and "finish", and how many images it takes a step."""
         propose, batch = proposal_of(variant), self.recipe.batch
         common: dict[str, Any] = {"defaults": DEFAULTS, "preprocess": self.preprocess, "classes": CLASSES}
         plain = Plain(propose, seed=seed, **common)
+        if variant.policy == "auto":
+            epochs = steps * batch / len(self.train_split)
+            mix = sequence(Step("cutmix", 0.0, 1.0))
+            plain = Auto(natural(), mix=mix, seed=seed, steps=steps, finish=variant.finish, epochs=epochs, **common)
         phases: dict[str, tuple[Policy, int]] = {
             "plain": (plain, batch),
             "finish": (Plain(sequence(), seed=seed, **common), batch),
@@ -506,10 +578,16 @@ class Bench:
         main, proxy, split = self.net("main", self.recipe.model), self.proxy_of(variant), self.train_split
         state, proxy_state = main.reset(seed), proxy.reset(seed) if proxy else None
         controller = Controller(variant, len(split), steps, self.recipe.batch) if variant.auto else None
-        phases = self.policies(variant, seed, controller)
+        phases = self.policies(variant, seed, steps, controller)
+        images = Images(variant, len(split), seed, self.device)
+        epochs = steps * self.recipe.batch / len(split)
+        hard = HardImages(
+            HardSamples(len(split), epochs=epochs, classes=CLASSES, skip=variant.hard, seed=seed), self.recipe.batch
+        )
         last_epoch, layout = self.steps_in(1), self.preprocess.layout
         kept = len(split) - round(variant.hold * len(split))
         means: list[Tensor] = []
+        skipped: list[str] = []
         trace = Trace(max(1, steps // TRACES))
         window, waiting, diverged = min(window, max(1, steps // 4)), None, False
         wait(self.device)
@@ -520,14 +598,31 @@ class Bench:
             choosing = variant.start <= progress < variant.stop
             name = "finish" if progress >= 1 - variant.finish else "choose" if choosing else "plain"
             policy, count = phases[name]
-            rows = rows_of(step, count, kept if progress < variant.release else len(split), seed)
+            if variant.hard:
+                rows = hard.next()
+                if len(hard.waiting) == len(split) // count - 1 and hard.epoch % max(1, round(epochs / 12)) == 1:
+                    skipped.append(f"{hard.samples.metrics()['skipped']:.2f}")
+            elif variant.skip:
+                rows, weights = images.next(count, progress)
+                weights = to_device(weights, self.device)
+            else:
+                rows = rows_of(step, count, kept if progress < variant.release else len(split), seed)
             here = to_device(rows, self.device)
             if isinstance(policy, Adaptive):
                 policy.rows = rows.numpy()
             batch = policy(split.images[here], split.labels[here], step=step)
             batch = replace(batch, inputs=batch.inputs.contiguous(memory_format=layout))  # one layout: one recording
-            lr = lr_at(self.recipe, step, steps)
+            lr, plain_targets = lr_at(self.recipe, step, steps), batch.targets
+            if variant.rescale:  # the loss is linear in the targets
+                batch = replace(batch, targets=batch.targets * weights[:, None])
             losses = take_step(state, main.learn, main.recipe, batch, lr)
+            if variant.skip:
+                losses = losses / weights if variant.rescale else losses
+                images.store(here, losses.detach() + torch.xlogy(plain_targets, plain_targets).sum(1))
+            if variant.hard:
+                hard.samples.learn(rows, excess_loss(losses, plain_targets))
+            if isinstance(phases["choose"][0], Auto) and name != "finish":
+                phases["choose"][0].learn(losses, step=step)
             means.append(losses.mean())
             main.average(step)
             if proxy and proxy_state and step % variant.proxy_every == 0:
@@ -555,6 +650,10 @@ class Bench:
         seconds = time.perf_counter() - began
         loss = torch.stack(means[-last_epoch:]).mean().item()
         windows = [self._elapsed(*pair) / window for pair in itertools.pairwise(marks)]
+        if variant.policy:
+            print(phases["choose"][0].describe(), flush=True)
+        if variant.hard:
+            print("skipped by epoch:", *skipped, flush=True)
         return Outcome(seconds, windows, names, loss if loss == loss and not diverged else None, trace.columns())
 
     def _unseen(self, main: Net, rows: Tensor) -> float:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from outspan.policies.adversarial import Adversarial as Adversarial
     from outspan.policies.auto import Auto as Auto
     from outspan.policies.batch import Batch as Batch
+    from outspan.policies.hard_samples import HardSamples as HardSamples
+    from outspan.policies.losses import excess_loss as excess_loss
     from outspan.policies.losses import soft_cross_entropy as soft_cross_entropy
     from outspan.policies.plain import Plain as Plain
     from outspan.policies.proposals import any_of as any_of
@@ -82,7 +84,7 @@ _HOMES = {
     "measure": "outspan.measurement.measure",
     "Plan": "outspan.plan",
     "Batch": "outspan.policies.batch",
-    "soft_cross_entropy": "outspan.policies.losses",
+    **dict.fromkeys(("excess_loss", "soft_cross_entropy"), "outspan.policies.losses"),
     "Plain": "outspan.policies.plain",
     **dict.fromkeys(("any_of", "blend", "natural", "sequence", "uniform"), "outspan.policies.proposals"),
     **dict.fromkeys(("Proposal", "Schedule", "Step"), "outspan.policies.steps"),
@@ -92,6 +94,7 @@ _HOMES = {
     ),
     "Adversarial": "outspan.policies.adversarial",
     "Auto": "outspan.policies.auto",
+    "HardSamples": "outspan.policies.hard_samples",
     "Uncertain": "outspan.policies.uncertain",
     **dict.fromkeys(("read_image", "write_image"), "outspan.data.image"),
     "load_data": "outspan.data.sets:load",
@@ -114,6 +117,7 @@ __all__ = [
     "Comparison",
     "Diverged",
     "Evaluation",
+    "HardSamples",
     "Measurement",
     "Normalize",
     "Plain",
@@ -138,6 +142,7 @@ __all__ = [
     "compare",
     "cutmix",
     "evaluate",
+    "excess_loss",
     "load",
     "load_data",
     "measure",

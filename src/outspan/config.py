@@ -88,6 +88,7 @@ class Recipe:
     strength: float = 1.0  # scales the levels and probabilities of the policy's transforms, not of the defaults
     ema: float = 0.0  # decay of the average of the weights that is evaluated; 0 evaluates the weights themselves
     finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
+    skip: float = -1.0  # of the easy samples, the fraction that an epoch leaves out; -1: 0.5 with the policy auto, otherwise 0
     same_class: float = -1.0  # fraction of mixing partners with the same class; -1 draws partners from all classes
     adversaries: int = 8  # number of policies per image, of "adversarial"
     subpolicies: int = 5  # pairs of operations in each of them

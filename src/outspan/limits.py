@@ -91,6 +91,7 @@ LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
         "strength": Between(0, 4.5, whole=False),  # the largest limit of a transform
         "finish": _FRACTION,
         "ema": _FRACTION,
+        "skip": Between(0, 1, open_high=True, whole=False, other=-1),
         "same_class": Between(0, 1, whole=False, other=-1),
         "adversaries": Between(2, 1024),
         "subpolicies": Between(1, 100),

@@ -58,6 +58,7 @@ class RecipeKeys(StudyKeys, total=False):
     depth: int
     probability: float
     defaults: str
+    skip: float
     same_class: float
     policy_file: str
 

@@ -1,24 +1,26 @@
 """A policy that sets the strength of the augmentation, and how often it uses each transform, while the model trains.
 
 It reads only the losses of the batches that the model trains on. So it costs little, holds no data out, and works for images
-and texts. A run is cut into 50 rounds. After each round, a linear regression over the rows of the most recent rounds
+and texts. A run is cut into at least 50 rounds. After each round, a linear regression over the rows of the most recent rounds
 estimates the *fit*, which is exp(-KL divergence between target and prediction), for samples without transforms, and how much
 each transform lowers it. For a sample with one class, the fit is the probability of this class. docs/policies.md gives the
 rules and docs/research.md the measurements behind them.
 """
 
-from dataclasses import KW_ONLY, dataclass, field
+import math
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from outspan import rng
 from outspan.devices import to_device
-from outspan.messages import shown
+from outspan.limits import check_positive, check_value
 from outspan.plan import Plan
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import check_proposal, draw
-from outspan.policies.losses import smooth
+from outspan.policies.losses import entropy, excess_loss, smooth
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Schedule
@@ -32,9 +34,13 @@ NAMES = tuple(ALL)
 _ROUNDS = 50
 _MEMORY = 0.8  # weight of the earlier rounds in the regression
 _RIDGE = 2.0  # rows without an effect that the regression adds for each transform
-_FIRST_EPOCHS, _FULL_EPOCHS, _LONG_EPOCHS = 5.0, 50.0, 200.0
-_STRONGEST = 2.0  # the limit in runs of 200 epochs or more; in runs of up to 50 epochs it is 1
+_FIRST_EPOCHS, _FULL_EPOCHS = 5.0, 50.0
+_LIMITS = (50.0, 200.0, 400.0), (1.0, 2.0, 3.0)  # the highest strength by the number of epochs
+_STRONGEST = 2.0  # beyond, the strength says how many samples are mixed: half of them at 3
+_MIXED = 0.5
 _GOOD_FIT, _POOR_FIT = 0.9, 0.15  # above the first the strength rises, below the second it falls
+_WELL_LEARNED = 0.8  # and only if so much was learned beyond the most frequent classes
+_UNTOUCHED = 16  # one of so many samples has no transforms, so that the regression can tell what the transforms do
 _SPEED = 10.0  # at a fit of 1, the strength rises by 1 in a tenth of the run
 _HARMLESS, _HARMFUL = 0.5, 0.75  # relative loss of fit from which a transform is used less, and at which almost never
 _RAREST = 0.05  # every transform is still tried sometimes, so that its weight can rise again
@@ -46,7 +52,8 @@ class Auto:
     """A policy that adapts strength and transforms to the data, the model and the length of the run.
 
     The strength starts from the number of epochs: 0 up to 5 epochs, 1 from 50 on. It rises while the model fits samples
-    without transforms well, to at most 1, or 2 in runs of 200 epochs. It falls if the model learns almost nothing. A
+    without transforms well, to at most 1, or 2 in runs of 200 epochs. In longer runs, up to half of the samples are then also
+    mixed with the proposal `mix`, such as `outspan.cutmix()`. The strength falls if the model learns almost nothing. A
     transform with which the model cannot predict the label becomes rare, for example a change of color where the color is
     the class. Call `learn` with the losses of every batch.
 
@@ -62,6 +69,7 @@ class Auto:
     propose: Proposal | Schedule
     _: KW_ONLY
     epochs: float  # how often the run sees each sample
+    mix: Proposal | None = None  # what is also applied to some samples in runs of more than 200 epochs
     label_smoothing: float = 0.0  # that of the losses
     # The settings that all policies share; `Settings` describes them.
     classes: int
@@ -75,25 +83,34 @@ class Auto:
     weights: np.ndarray = field(init=False, repr=False)  # by transform (NAMES), the fraction of its draws that are applied
     _counts: np.ndarray = field(init=False, repr=False)  # X^T X of the regression; column 0 is the intercept
     _sums: Tensor = field(init=False, repr=False)  # X^T fit, on the device of the losses
+    _targets: Tensor = field(init=False, repr=False)  # sum of the targets of all samples so far, by class
     _batch: tuple[np.ndarray, Tensor] | None = field(init=False, default=None, repr=False)  # X and the targets of this step
 
     def __post_init__(self) -> None:
         check_proposal(self.propose)
+        if self.mix is not None:
+            check_proposal(self.mix, "mix")
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
         if self.steps is None:
             raise ValueError("steps is missing: pass the total number of steps of the run")
-        if not isinstance(self.epochs, int | float) or not self.epochs > 0:
-            raise ValueError(f"epochs must be a positive number, how often the run sees each sample, got {shown(self.epochs)}")
-        self.adapted = float(np.clip((self.epochs - _FIRST_EPOCHS) / (_FULL_EPOCHS - _FIRST_EPOCHS), 0, 1))
+        check_positive("epochs", self.epochs)
+        check_value("label_smoothing", self.label_smoothing)
+        self.adapted = self._start
         self.weights = np.ones(len(NAMES))
         self._counts, self._sums = np.zeros((1 + len(NAMES), 1 + len(NAMES))), torch.zeros(1 + len(NAMES))
+        self._targets = torch.zeros(self.classes)
 
     def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
         """Augment a batch. The plan depends on the seed, the step, and on what `learn` has read in earlier rounds."""
         check_batch(inputs, labels, self.preprocess)
-        strength = strength_at(step, self.strength * self.adapted, self.finish, self.steps)
+        strength = strength_at(step, self.strength * min(self.adapted, _STRONGEST), self.finish, self.steps)
         weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
         plan = draw(self.propose, "none", len(inputs), seed=self.seed, step=step, strength=strength, weights=weights)
+        if self._mixed and strength and self.mix is not None:
+            weights = {name: self._mixed * weight for name, weight in weights.items()}
+            seed = rng.derive(self.seed, "mix")
+            plan = plan.then(draw(self.mix, "none", len(inputs), seed=seed, step=step, weights=weights))
+        plan = _leave_out(plan, step)
         rows = _indicators(plan)
         if self.defaults != "none":
             plan = plan.then(draw(self.propose, self.defaults, len(inputs), seed=self.seed, step=step, strength=0.0))
@@ -108,11 +125,10 @@ class Auto:
             how = 'compute them with reduction="none"'
             raise ValueError(f"losses must be one per sample of the last batch, {how}: got {list(losses.shape)} for {count}")
         (rows, targets), self._batch = self._batch, None
-        targets = smooth(targets, self.label_smoothing)
-        divergence = losses.detach().float() + torch.xlogy(targets, targets).sum(1)
-        fit = torch.exp(-divergence).nan_to_num(0.0, 0.0, 0.0)
+        fit = torch.exp(-excess_loss(losses, targets, smoothing=self.label_smoothing)).nan_to_num(0.0, 0.0, 0.0)
         x = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device)
         self._counts, self._sums = self._counts + rows.T @ rows, self._sums.to(losses.device) + x.T @ fit
+        self._targets = self._targets.to(losses.device) + targets.sum(0)
         assert self.steps is not None
         length = max(1, self.steps // _ROUNDS)
         if (step + 1) % length == 0:
@@ -126,45 +142,77 @@ class Auto:
         penalty = np.diag([1e-3, *[_RIDGE] * len(NAMES)])
         solution = np.linalg.solve(self._counts + penalty, self._sums.double().cpu().numpy())
         fit, effects = float(solution[0]), solution[1:]
-        chance = 1 / self.classes
+        chance = self._chance()
         learned = (fit - chance) / (1 - chance)
         if learned > _POOR_FIT:
             scale = max(fit - chance, 0.05)
             rows = np.maximum(np.diag(self._counts)[1:], 1)
             loss = (-effects - _DEVIATION / np.sqrt(rows)) / scale  # at least, given the error of the estimate
             self.weights = np.clip((_HARMFUL - loss) / (_HARMFUL - _HARMLESS), _RAREST, 1)
+            drive = min((fit - _GOOD_FIT) / (1 - _GOOD_FIT), (learned - _WELL_LEARNED) / (1 - _WELL_LEARNED))
+            if self.adapted < self._start:
+                drive = 1.0  # it fell while the model learned almost nothing
+            self.adapted = min(self._limit, self.adapted + _SPEED * length * max(drive, 0.0))
         elif done > 0.25:  # before, a low fit says only that the run is young
             self.adapted = max(0.0, self.adapted - _SPEED * length)
-        if fit > _GOOD_FIT:
-            rise = _SPEED * length * (fit - _GOOD_FIT) / (1 - _GOOD_FIT)
-            self.adapted = min(self._limit, self.adapted + rise)
+
+    def _chance(self) -> float:
+        """Return the mean fit of the best prediction that is the same for all samples; 1 / classes if they are balanced."""
+        frequency = self._targets.double().cpu() / self._targets.double().cpu().sum()
+        one = torch.nn.functional.one_hot(torch.tensor([0]), self.classes).double()
+        lowest = float(entropy(smooth(one, self.label_smoothing)))
+        log = smooth(frequency, self.label_smoothing).clamp(min=1e-12).log()
+        losses = -(1 - self.label_smoothing) * log - self.label_smoothing * log.mean()
+        return float(frequency @ torch.exp(lowest - losses))
 
     def metrics(self) -> dict[str, float]:
-        """Return the strength, and the weights of the transforms that are used less than others."""
-        weights = {f"weight_{name}": float(weight) for name, weight in zip(NAMES, self.weights, strict=True) if weight < 1}
-        return {"strength": self.strength * self.adapted, **weights}
+        """Return the strength, the fraction of mixed samples, and the weights of the transforms that were drawn."""
+        drawn = zip(NAMES, self.weights, np.diag(self._counts)[1:], strict=True)
+        weights = {f"weight_{name}": float(weight) for name, weight, count in drawn if count}
+        mixed = {"mixed": self._mixed} if self.mix is not None else {}
+        return {"strength": self.strength * min(self.adapted, _STRONGEST), **mixed, **weights}
 
     def describe(self) -> str:
         """Return what the policy does now, e.g. "strength 0.40, rarely invert and solarize"."""
         rare = [name for name, weight in zip(NAMES, self.weights, strict=True) if weight < 0.5]
-        return f"strength {self.strength * self.adapted:.2f}" + (f", rarely {' and '.join(rare)}" if rare else "")
+        parts = [f"strength {self.strength * min(self.adapted, _STRONGEST):.2f}"]
+        parts += [f"{100 * self._mixed:.0f} % mixed"] if self._mixed else []
+        return ", ".join(parts + ([f"rarely {' and '.join(rare)}"] if rare else []))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that a checkpoint must store."""
         arrays = {"adapted": np.array(self.adapted), "weights": self.weights, "counts": self._counts}
-        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()} | {"sums": self._sums}
+        tensors = {"sums": self._sums, "targets": self._targets}
+        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()} | tensors
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`; tensors that do not fit this policy raise a ValueError."""
         check_state(self.state_dict(), state)
         self.adapted = float(state["adapted"])
         self.weights, self._counts = state["weights"].cpu().numpy().copy(), state["counts"].cpu().numpy().copy()
-        self._sums, self._batch = state["sums"].clone(), None
+        self._sums, self._targets, self._batch = state["sums"].clone(), state["targets"].clone(), None
+
+    @property
+    def _start(self) -> float:
+        """The strength at the start of a run of this length."""
+        return float(np.clip((self.epochs - _FIRST_EPOCHS) / (_FULL_EPOCHS - _FIRST_EPOCHS), 0, 1))
 
     @property
     def _limit(self) -> float:
         """The highest strength of a run of this length."""
-        return float(np.interp(self.epochs, [_FULL_EPOCHS, _LONG_EPOCHS], [1, _STRONGEST]))
+        return min(float(np.interp(self.epochs, *_LIMITS)), _STRONGEST if self.mix is None else math.inf)
+
+    @property
+    def _mixed(self) -> float:
+        """The fraction of the samples that are mixed now."""
+        return _MIXED * max(self.adapted - _STRONGEST, 0.0)
+
+
+def _leave_out(plan: Plan, step: int) -> Plan:
+    """Return a plan without the transforms of one in 16 rows; which rows, depends on the step."""
+    ops = plan.ops.clone()
+    ops[(_UNTOUCHED - step) % _UNTOUCHED :: _UNTOUCHED] = -1
+    return replace(plan, ops=ops)
 
 
 def _indicators(plan: Plan) -> np.ndarray:

@@ -34,6 +34,7 @@ TRANSFORM_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _BENCHMARKS = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 _AUTOAUGMENT_TABLES = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})
 _DEFAULTS = MappingProxyType({"images": tuple(published.DEFAULTS), "texts": ("none",)})
+_MIXES = MappingProxyType({"images": sequence(Step("cutmix", 0.0, 1.0)), "texts": None})  # what "auto" does in long runs
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Context:
     model: nn.Module
     preprocess: Preprocess
     classes: int
+    noun: str  # of the data: "images" or "texts"
     benchmark: str  # the published settings for the data: "cifar", "svhn", "imagenet-cropped" or "none"
     shape: tuple[int, ...]  # of a sample
     samples: int  # number of training samples
@@ -72,7 +74,7 @@ class Context:
 class Spec:
     """A policy of a recipe: how to build it, which keys of the recipe it reads, and its properties.
 
-    All policies read `defaults`, `strength` and `finish`. Policies that do not use the model also read `same_class`.
+    All policies read `defaults`, `strength`, `finish` and `skip`. Policies that do not use the model also read `same_class`.
     """
 
     build: Callable[[Context], Policy]
@@ -81,6 +83,7 @@ class Spec:
     uses_model: bool = False  # scores candidates with it, or learns from its losses
     crops: bool = False  # has its own crops and flips, so that it needs no `defaults`
     rows: Callable[[Recipe], int] = lambda recipe: 1  # augmented samples per sample
+    skip: float = 0.0  # default of the key `skip`
 
     @property
     def needs_file(self) -> bool:
@@ -111,7 +114,7 @@ def _build_auto(context: Context) -> Auto:
     recipe, epochs = context.recipe, context.recipe.total_steps(context.samples) / context.epoch_steps
     names = natural_names(parse_transforms(recipe.transforms))
     propose = natural(min(recipe.depth, len(names)), transforms=names)  # `--set transforms=rotate` needs no depth
-    return Auto(propose, epochs=epochs, label_smoothing=recipe.label_smoothing, **context.settings)
+    return Auto(propose, epochs=epochs, mix=_MIXES[context.noun], label_smoothing=recipe.label_smoothing, **context.settings)
 
 
 def _build_adversarial(context: Context) -> Adversarial:
@@ -153,7 +156,7 @@ POLICIES: Mapping[str, Spec] = MappingProxyType(
         "none": Spec(_build_plain(lambda context: sequence()), nouns=_ALL_NOUNS),
         "baseline": Spec(_build_plain(lambda context: published.BASELINES[context.benchmark]), crops=True),
         "random": Spec(_build_plain(_propose_uniform), _UNIFORM_KEYS, _ALL_NOUNS),
-        "auto": Spec(_build_auto, ("transforms", "depth"), _ALL_NOUNS, uses_model=True),
+        "auto": Spec(_build_auto, ("transforms", "depth"), _ALL_NOUNS, uses_model=True, skip=0.5),
         "uncertain": Spec(
             _build_uncertain, (*_UNIFORM_KEYS, *_CHOOSING_KEYS), _ALL_NOUNS, uses_model=True, rows=lambda recipe: recipe.keep
         ),
@@ -193,7 +196,8 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Prepr
     check_noun(recipe, data.train.noun)
     benchmark = "imagenet-cropped" if recipe.crop == "resized" else _BENCHMARKS.get(data.name, "cifar")
     samples = len(data.train) - recipe.validation
-    context = Context(recipe, model, preprocess, len(data.classes), benchmark, data.train.shape, samples)
+    noun, shape = data.train.noun, data.train.shape
+    context = Context(recipe, model, preprocess, len(data.classes), noun, benchmark, shape, samples)
     return POLICIES[recipe.policy].build(context)
 
 

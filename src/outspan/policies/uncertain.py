@@ -15,7 +15,7 @@ from outspan.messages import shown
 from outspan.models.evaluating import evaluating
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import check_proposal, draw
-from outspan.policies.losses import soft_cross_entropy
+from outspan.policies.losses import entropy, soft_cross_entropy
 from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import strength_at
@@ -99,7 +99,7 @@ class Uncertain:
                     f'loss(…, reduction="none") must return one loss per sample, [{len(logits)}], got {list(losses.shape)}'
                 )
             losses = losses.view(len(inputs), count)
-            score = losses - _entropy(targets).view_as(losses) if self.score == "excess" else losses
+            score = losses - entropy(targets).view_as(losses) if self.score == "excess" else losses
         chosen = choose(score, self.keep, self._power, seed=self.seed, step=step)
         losses, targets = losses.clone(), targets.clone()  # tensors of inference mode cannot be trained on
         return Batch(augmented[chosen], targets[chosen], plan, chosen, losses)
@@ -122,11 +122,6 @@ def _logits(output: object) -> Float32[Tensor, "B classes"]:
             f"the model must return logits, a tensor [B, classes], got {description}: wrap it in a module that does"
         )
     return output.float()
-
-
-def _entropy(targets: Float32[Tensor, "B classes"]) -> Float32[Tensor, " B"]:
-    """Return the lowest loss that any model can reach: 0 for a single class, up to 0.69 for two mixed classes."""
-    return -torch.xlogy(targets, targets).sum(1)
 
 
 def choose(

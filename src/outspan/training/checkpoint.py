@@ -17,6 +17,7 @@ from outspan.training.metadata import ENSEMBLE_CHECKS, RUN_CHECKS, Check, Ensemb
 
 _KEPT = 2  # number of checkpoints: the newest, and the one before in case the newest is damaged
 _MODEL, _AVERAGE = "model.", "ema."  # prefixes of the tensors of the model, and of the average of its weights
+PART_PREFIXES = ("policy", "samples")  # of the tensors of other parts of a run, which check them themselves
 # The buffers that an optimizer has for a parameter, and their names in a checkpoint.
 _BUFFERS = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
 
@@ -69,7 +70,7 @@ def unpack(
 def check_tensors(
     tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None
 ) -> None:
-    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer. A policy checks its own tensors."""
+    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer. Other parts check their own."""
     required = _model_tensors(model, average)
     buffers: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
@@ -85,7 +86,7 @@ def check_tensors(
         raise ValueError(f"the checkpoint has no tensor {min(missing)!r}")
     known = required | buffers
     for name, tensor in tensors.items():
-        if name.startswith("policy."):
+        if name.partition(".")[0] in PART_PREFIXES:
             continue
         if name not in known:
             raise ValueError(f"the checkpoint has a tensor {shown(name)}, which neither the model nor its optimizer has")

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outspan import rng
 from outspan.config import Recipe, changed_keys, write_recipe
 from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
+from outspan.policies.losses import excess_loss
 from outspan.policies.protocols import LearningPolicy
 from outspan.training import Diverged, checkpoint, compositions
 from outspan.training.logits import accuracy
@@ -56,6 +56,7 @@ class Run:
         self.epoch_steps = self.recipe.steps_per_epoch(samples)
         self.learning_policy = setup.policy if isinstance(setup.policy, LearningPolicy) else None
         self.loss_queue = LossQueue(device, self._read)
+        self._rows: Iterator[Tensor] = iter(())  # of the batches of this epoch that are not trained on yet
         self._began = time.perf_counter()  # `resume` subtracts the seconds of earlier starts
 
     @property
@@ -85,7 +86,7 @@ class Run:
             self.provenance.check_same_run(stored.metadata, self.out)
             self.provenance = self.provenance.with_stored_weights(stored.metadata["data"].get("weights"))
             try:
-                restore_run(stored, self.state, self.setup.policy)
+                restore_run(stored, self.state, self.setup.parts)
             except ValueError as error:
                 raise ValueError(f"{self.out}: {error}") from None
             if self.step < self.steps or not (self.out / _METRICS_FILE).exists():
@@ -101,7 +102,7 @@ class Run:
         parameters = sum(parameter.numel() for parameter in self.state.model.parameters())
         policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
         changed = changed_keys(Recipe(), recipe)
-        policy += "".join(f", {key} {changed[key][1]:g}" for key in ("strength", "finish", "ema") if key in changed)
+        policy += "".join(f", {key} {changed[key][1]:g}" for key in ("strength", "finish", "ema", "skip") if key in changed)
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         return (
             f"{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "
@@ -112,9 +113,10 @@ class Run:
         """Return the inputs and labels of an epoch in its random order, from batch `start` to the end of the epoch or run."""
         train, seed = self.setup.splits.train, self.recipe.seed
         self.setup.learner.model.train()
-        order = torch.from_numpy(rng.generator(seed, "order", epoch).permutation(len(train)))
+        self.setup.samples.set_epoch(epoch)
         crops = (seed, epoch) if self.recipe.crop == "resized" else None
-        rows = train.divide(order, self.recipe.batch)[start : self.steps - epoch * self.epoch_steps]
+        rows = train.divide(self.setup.samples.order(), self.recipe.batch)[start : self.steps - epoch * self.epoch_steps]
+        self._rows = iter(rows)
         return train.batches(rows, self.device, crops)
 
     def count(self, labels: Tensor) -> int:
@@ -131,8 +133,16 @@ class Run:
         losses = take_step(self.state, self.setup.learner, self.recipe, batch, lr)
         if self.learning_policy is not None:
             self.learning_policy.learn(losses, step=self.step)
+        self._learn_samples(losses, batch.targets)
         self.state.step += 1
         self.loss_queue.add(Outcome(self.step - 1, losses.mean(), batch.drawn, batch.chosen, batch.losses))
+
+    def _learn_samples(self, losses: Tensor, targets: Tensor) -> None:
+        """Let the choice of samples see the losses; a policy may train on several augmentations of each."""
+        rows = next(self._rows)
+        if self.setup.samples.skip:
+            excess = excess_loss(losses, targets, smoothing=self.recipe.label_smoothing)
+            self.setup.samples.learn(rows, excess.view(len(rows), -1).mean(1))
 
     def _read(self, outcome: Outcome, loss: float) -> float:
         """Add the loss of a step and the compositions that it has chosen to the sums of the epoch."""
@@ -158,6 +168,7 @@ class Run:
         if splits.validation is not None:
             validation = accuracy(self.setup.eval_model, splits.validation, splits.preprocess, self.device)
             row["validation_accuracy"] = validation
+        row |= self.setup.samples.metrics()
         if self.learning_policy is not None:
             row |= self.learning_policy.metrics()
         state.metrics.append(row)
@@ -171,7 +182,7 @@ class Run:
         """Write a checkpoint, if the weights are finite."""
         self.loss_queue.read()
         self.state.seconds = time.perf_counter() - self._began
-        save_run(self.out, self.state, self.setup.policy, self.provenance)
+        save_run(self.out, self.state, self.setup.parts, self.provenance)
 
     def summary(self) -> Summary:
         """Return the result of a finished run."""

@@ -1,17 +1,30 @@
 """When a run is saved, and what a checkpoint of it contains."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from outspan.policies.protocols import LearningPolicy
+from torch import Tensor
+
 from outspan.training import Diverged, checkpoint
 from outspan.training.metadata import RUN_CHECKS, RunMetadata, check_metadata
 from outspan.training.provenance import Provenance
 from outspan.training.state import State
 
 _PAUSE_RATIO = 20  # training between two checkpoints takes at least 20 times as long as saving one
-_POLICY = "policy."  # prefix of the tensors of a policy that learns
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A part of a run with tensors of its own: a policy that learns, or the choice of samples."""
+
+    def state_dict(self) -> dict[str, Tensor]: ...
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None: ...
+
+
+Parts: TypeAlias = Mapping[str, Stateful]  # by the prefix of their tensors in a checkpoint, one of `checkpoint.PART_PREFIXES`
 
 
 class Saver:
@@ -34,11 +47,11 @@ class Saver:
         self._duration = self._saved - began
 
 
-def save_run(out: Path, state: State, policy: object, provenance: Provenance) -> None:
+def save_run(out: Path, state: State, parts: Parts, provenance: Provenance) -> None:
     """Write the checkpoint of a run. Weights that are not finite are refused, and the previous checkpoint is kept."""
     tensors = checkpoint.pack(state.model, state.optimizer, state.average_model)
-    if isinstance(policy, LearningPolicy):
-        tensors |= {f"{_POLICY}{name}": tensor for name, tensor in policy.state_dict().items()}
+    for part, stateful in parts.items():
+        tensors |= {f"{part}.{name}": tensor for name, tensor in stateful.state_dict().items()}
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise Diverged(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
     metadata: RunMetadata = {**provenance.to_metadata(), **state.to_metadata()}
@@ -46,9 +59,9 @@ def save_run(out: Path, state: State, policy: object, provenance: Provenance) ->
     checkpoint.save(out, tensors, metadata)
 
 
-def restore_run(stored: checkpoint.Checkpoint, state: State, policy: object) -> None:
-    """Restore the state of a run, and of a policy that learns. Tensors of another model raise a ValueError."""
+def restore_run(stored: checkpoint.Checkpoint, state: State, parts: Parts) -> None:
+    """Restore the state of a run and of its parts. Tensors of another model raise a ValueError."""
     state.restore(*stored)
-    if isinstance(policy, LearningPolicy):
-        tensors = stored.tensors.items()
-        policy.load_state_dict({name.removeprefix(_POLICY): tensor for name, tensor in tensors if name.startswith(_POLICY)})
+    for part, stateful in parts.items():
+        prefix, tensors = f"{part}.", stored.tensors.items()
+        stateful.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in tensors if name.startswith(prefix)})

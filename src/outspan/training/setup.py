@@ -18,9 +18,12 @@ from outspan.data.splits import Samples, Split
 from outspan.files import absolute, expand_home
 from outspan.models.from_timm import PUBLISHED_WEIGHTS
 from outspan.policies.files import file_and_function
+from outspan.policies.hard_samples import HardSamples
+from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import Policy, build_policy, check_noun, find_policy
 from outspan.training.graphs import GraphModel
 from outspan.training.provenance import Provenance, describe_data, describe_environment
+from outspan.training.saving import Parts
 from outspan.training.state import State, new_state
 from outspan.training.step import Learner
 from outspan.transforms.normalize import Preprocess
@@ -53,9 +56,16 @@ class Setup:
     splits: Splits
     state: State
     policy: Policy
+    samples: HardSamples
     learner: Learner
     eval_model: nn.Module
     provenance: Provenance
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of a run that have tensors of their own, by their prefix in a checkpoint."""
+        policy: Parts = {"policy": self.policy} if isinstance(self.policy, LearningPolicy) else {}
+        return {**policy, "samples": self.samples}
 
 
 def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool = False) -> Setup:
@@ -80,7 +90,14 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     policy = build_policy(recipe, GraphModel(model) if graphs else model, data, preprocess)
     # Not the compiled model: compiling it for evaluation takes longer than it saves.
     eval_model = GraphModel(state.eval_model) if graphs else state.eval_model
-    return Setup(splits, state, policy, learner, eval_model, Provenance(recipe, data_provenance, environment))
+    chosen = _choose_samples(recipe, len(train), len(data.classes))
+    return Setup(splits, state, policy, chosen, learner, eval_model, Provenance(recipe, data_provenance, environment))
+
+
+def _choose_samples(recipe: Recipe, count: int, classes: int) -> HardSamples:
+    epochs = recipe.total_steps(count) / recipe.steps_per_epoch(count)
+    skip = find_policy(recipe.policy).skip if recipe.skip == -1 else recipe.skip
+    return HardSamples(count, epochs=epochs, classes=classes, skip=skip, seed=recipe.seed)
 
 
 def _hold_out(recipe: Recipe, data: Data) -> tuple[Samples, Samples | None]:

@@ -1,0 +1,168 @@
+"""`HardSamples`: how often easy and hard samples come, what stops it, and how it continues from its state."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import outspan
+from outspan import HardSamples, rng
+from outspan.training.setup import Options, build_setup
+
+SIZE = 1000
+HARD = torch.arange(SIZE) < 300
+
+
+def make(**settings) -> HardSamples:
+    return HardSamples(SIZE, **{"epochs": 20, "classes": 10, **settings})
+
+
+def teach(sampler, epochs, losses=None, batch=64) -> None:
+    """Run epochs in which each sample has a fixed loss: 1.5 if it is hard and 0.01 if it is easy."""
+    losses = torch.where(HARD, 1.5, 0.01) if losses is None else losses
+    for epoch in epochs:
+        sampler.set_epoch(epoch)
+        for rows in sampler.order().split(batch):
+            sampler.learn(rows, losses[rows])
+
+
+def counts(sampler, epochs) -> torch.Tensor:
+    """Return how often each sample comes in some epochs."""
+    total = torch.zeros(SIZE)
+    for epoch in epochs:
+        sampler.set_epoch(epoch)
+        total += torch.bincount(sampler.order(), minlength=SIZE)
+    return total
+
+
+def test_an_epoch_without_losses_is_a_random_order_of_all_samples():
+    sampler = make(seed=3)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        order = rng.generator(3, "order", epoch).permutation(SIZE)
+        assert list(sampler) == order.tolist()
+    assert len(sampler) == SIZE
+    assert sampler.metrics() == {"skipped": 0.0}
+
+
+@pytest.mark.parametrize("skip", [0.25, 0.5, 0.9])
+def test_easy_samples_come_less_often_by_the_fraction_that_is_skipped(skip):
+    sampler = make(skip=skip, epochs=1000)
+    teach(sampler, range(2))
+    total = counts(sampler, range(2, 202))
+    assert total.sum() == 200 * SIZE  # an epoch is as long as before
+    assert float(total[~HARD].mean() / total[HARD].mean()) == pytest.approx(1 - skip, abs=0.02)
+    assert sampler.metrics()["skipped"] == pytest.approx(0.7 * skip, abs=1e-6)
+    assert float(total.min()) > 0
+
+
+def test_skip_0_is_a_random_order_and_stores_nothing():
+    sampler = make(skip=0.0)
+    teach(sampler, range(4))
+    assert sorted(sampler) == list(range(SIZE))
+    assert sampler.state_dict() == sampler.metrics() == {}
+
+
+def test_the_last_eighth_of_the_run_trains_on_all_samples():
+    sampler = make(epochs=16)
+    teach(sampler, range(13))
+    sampler.set_epoch(13)
+    assert sampler.metrics()["skipped"] > 0.3
+    sampler.set_epoch(14)
+    assert sampler.metrics()["skipped"] == 0
+    assert sorted(sampler) == list(range(SIZE))
+
+
+@pytest.mark.parametrize(("wrong", "skipped"), [(0.0, 0.5), (0.03, 0.5), (0.06, 0.25), (0.1, 0.0), (0.2, 0.0)])
+def test_nothing_is_skipped_while_many_samples_are_predicted_worse_than_by_chance(wrong, skipped):
+    losses = torch.where(torch.arange(SIZE) < wrong * SIZE, 1.01 * math.log(10), torch.where(HARD, 0.99 * math.log(10), 0.01))
+    sampler = make()
+    teach(sampler, range(2), losses)
+    assert sampler._fraction() == 0  # chance needs to be missed twice
+    sampler.set_epoch(2)
+    assert sampler._fraction() == pytest.approx(skipped, abs=1e-6)
+
+
+def test_samples_that_are_only_now_and_then_predicted_badly_are_skipped_all_the_same():
+    bad, good = torch.full((SIZE,), 5.0), torch.where(HARD, 1.5, 0.01)
+    sampler = make()
+    for epoch in range(4):
+        teach(sampler, [epoch], bad if epoch % 2 == 0 else good)
+    sampler.set_epoch(4)
+    assert sampler._fraction() == 0.5
+
+
+@given(st.integers(1, 40), st.integers(1, 17), st.integers(0, 5), st.integers(0, 40))
+def test_a_sampler_that_continues_from_its_state_gives_the_same_orders(size, batch, stopped_epoch, stopped_batch):
+    def run(stop):
+        sampler, orders = HardSamples(size, epochs=8, classes=4, seed=1), []
+        for epoch in range(8):
+            sampler.set_epoch(epoch)
+            for number, rows in enumerate(sampler.order().split(batch)):
+                if stop == (epoch, number):
+                    state = {name: tensor.clone() for name, tensor in sampler.state_dict().items()}
+                    sampler = HardSamples(size, epochs=8, classes=4, seed=1)
+                    sampler.load_state_dict(state)
+                    sampler.set_epoch(epoch)
+                    assert torch.equal(sampler.order().split(batch)[number], rows)
+                orders.append(rows)
+                sampler.learn(rows, (rows.float() % 7) / 3 + epoch / 10)
+        return torch.cat(orders)
+
+    assert torch.equal(run(None), run((stopped_epoch, stopped_batch)))
+
+
+def test_losses_that_are_not_finite_skip_nothing():
+    sampler = make()
+    teach(sampler, range(3), torch.full((SIZE,), math.nan))
+    sampler.set_epoch(3)
+    assert sorted(sampler) == list(range(SIZE))
+
+
+def test_wrong_arguments_are_refused(unchecked):
+    for arguments, message in (
+        ({"size": 0}, "size must be at least 1, got 0"),
+        ({"epochs": 0}, "epochs must be a positive number, got 0"),
+        ({"classes": 1}, "classes must be at least 2, got 1"),
+        ({"skip": 1.0}, r"skip is out of range, got 1.0"),
+        ({"skip": "half"}, "skip must be a number, got 'half'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            HardSamples(**{"size": 10, "epochs": 2, "classes": 2, **arguments})
+    sampler = HardSamples(4, epochs=2, classes=2)
+    with pytest.raises(ValueError, match=r'losses must be one per row, got torch.float32 \[\] .*: compute .*reduction="none"'):
+        sampler.learn(torch.arange(2), torch.tensor(1.0))
+    with pytest.raises(ValueError, match=r"rows must lie in \[0, 3\], got 2 to 4"):
+        sampler.learn(torch.tensor([2, 4]), torch.ones(2))
+    sampler.learn(torch.arange(4), torch.ones(4))
+    with pytest.raises(ValueError, match="epoch 0 has 4 samples and got the losses of more: call set_epoch"):
+        sampler.learn(torch.arange(1), torch.ones(1))
+    with pytest.raises(ValueError, match=r"the checkpoint has no tensor 'samples.before'"):
+        sampler.load_state_dict({})
+    with pytest.raises(ValueError, match=r"are not those of a run"):
+        sampler.load_state_dict(sampler.state_dict() | {"rows": torch.full((4,), 9)})
+
+
+def test_training_leaves_out_easy_samples_and_writes_how_many(tmp_path):
+    summary = outspan.train(data="digits", model="mlp", policy="none", skip=0.5, epochs=8, fraction=0.3, out=tmp_path / "run")
+    skipped = [row["skipped"] for row in summary.metrics]
+    assert skipped[:2] == [0, 0]
+    assert skipped[7] == 0
+    assert 0.2 < np.mean(skipped[3:7]) < 0.5
+
+
+def test_auto_skips_by_default_and_other_policies_do_not():
+    for policy, skip, expected in (("auto", -1.0, 0.5), ("auto", 0.0, 0.0), ("random", -1.0, 0.0), ("random", 0.25, 0.25)):
+        recipe = outspan.Recipe(policy=policy, skip=skip, model="mlp")
+        setup = build_setup(recipe, outspan.load_data("digits"), Options(torch.device("cpu")))
+        assert setup.samples.skip == expected
+
+
+def test_the_excess_loss_is_the_divergence_of_the_prediction_from_the_target():
+    logits, targets = torch.randn(5, 4), torch.softmax(torch.randn(5, 4), 1)
+    losses = outspan.soft_cross_entropy(logits, targets, reduction="none")
+    expected = torch.nn.functional.kl_div(logits.log_softmax(1), targets, reduction="none").sum(1)
+    assert torch.allclose(outspan.excess_loss(losses, targets), expected, atol=1e-6)

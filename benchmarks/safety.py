@@ -28,7 +28,9 @@ from outspan import load_data
 from outspan.config import Recipe
 from outspan.data.dataset import Data
 from outspan.data.splits import InMemory
-from outspan.files import write_json
+from outspan.files import commit, write_json
+from outspan.policies.plain import Plain
+from outspan.policies.proposals import natural
 from outspan.training.logits import accuracy
 from outspan.training.pool import run_all
 from outspan.training.run import Run
@@ -45,11 +47,15 @@ POLICIES = {
     "random": {"policy": "random"},
     "randaugment": {"policy": "randaugment"},
     "trivialaugment": {"policy": "trivialaugment"},
+    "natural": {"policy": "random"},  # the transforms of auto at strength 1, see make_run
+    "auto": {"policy": "auto"},
+    "auto-all-samples": {"policy": "auto", "skip": 0.0},
+    "random-hard-samples": {"policy": "random", "skip": 0.5},
     "uncertain-max": {"policy": "uncertain"},
     "uncertain-proportional": {"policy": "uncertain", "select": "proportional"},
-    "auto": {"policy": "auto"},
 }
-PLAIN = ("none", "baseline", "random", "randaugment", "trivialaugment")
+PLAIN = ("none", "baseline", "random", "randaugment", "trivialaugment", "natural")
+FIRST_TIME_ONLY = ("auto-all-samples", "random-hard-samples", "uncertain-max", "uncertain-proportional")
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,12 @@ def make_run(setting: Setting, policy: str, data: Data, steps: int, seed: int = 
     recipe = Recipe(model=setting.model, lr=setting.lr, defaults=setting.defaults, finish=FINISH, seed=seed, steps=steps)
     recipe = replace(recipe, **POLICIES[policy])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return Run(build_setup(recipe, data, Options(device)), Path("unused"), device)
+    setup = build_setup(recipe, data, Options(device))
+    if policy == "natural":
+        plain = setup.policy
+        assert isinstance(plain, Plain)
+        setup = replace(setup, policy=replace(plain, propose=natural()))
+    return Run(setup, Path("unused"), device)
 
 
 def clock(device: torch.device) -> float:
@@ -211,6 +222,8 @@ def measure(seconds: list[float], seeds: int, jobs: int, names: list[str], out: 
         tasks = {}
         for budget in seconds:
             for policy, step in stored["step_seconds"][name].items():
+                if budget > min(seconds) and policy in FIRST_TIME_ONLY:
+                    continue
                 for seed in range(seeds):
                     steps = max(1, round(budget / step))
                     if (name, policy, budget, seed) not in done:
@@ -218,7 +231,7 @@ def measure(seconds: list[float], seeds: int, jobs: int, names: list[str], out: 
         results = run_all([(f"{name}: {key}", task) for key, task in tasks.items()], jobs=jobs)
         for (policy, budget, seed, steps), row in zip(tasks, results, strict=True):
             key = {"setting": name, "policy": policy, "budget": budget, "seed": seed, "steps": steps}
-            stored["rows"].append(key | row)
+            stored["rows"].append(key | row | {"commit": commit()})
         write_json(out, stored)
         print(*table(stored, [name]), sep="\n", flush=True)
 
@@ -229,11 +242,12 @@ def table(stored: dict, names: list[str]) -> Iterator[str]:
         rows = [row for row in stored["rows"] if row["setting"] == name]
         for budget in sorted({row["budget"] for row in rows}):
             by_policy = {
-                policy: [row for row in rows if row["policy"] == policy and row["budget"] == budget] for policy in POLICIES
+                policy: [row for row in rows if (row["policy"], row["budget"]) == (policy, budget)] for policy in POLICIES
             }
+            by_policy = {policy: found for policy, found in by_policy.items() if found}
             validation = {policy: statistics.fmean(row["validation"] for row in by_policy[policy]) for policy in PLAIN}
             best = max(validation, key=lambda policy: validation[policy])
-            tests = {policy: [row["test"] for row in by_policy[policy]] for policy in POLICIES}
+            tests = {policy: [row["test"] for row in found] for policy, found in by_policy.items()}
             gains = [100 * (a - b) for a, b in zip(tests["auto"], tests[best], strict=True)]
             error = statistics.stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else float("nan")
             means = "  ".join(f"{policy} {100 * statistics.fmean(values):.2f}" for policy, values in tests.items())

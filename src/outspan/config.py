@@ -86,6 +86,7 @@ class Recipe:
     magnitude: float = 9.0  # of RandAugment
     defaults: str = "none"
     strength: float = 1.0  # scales the levels and probabilities of the policy's transforms, not of the defaults
+    by_confidence: float = 0.0  # fraction of the strength that depends on the model's confidence in each sample
     ema: float = 0.0  # decay of the average of the weights that is evaluated; 0 evaluates the weights themselves
     finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
     skip: float = -1.0  # of the easy samples, the fraction that an epoch leaves out; -1: 0.5 with the policy auto, otherwise 0

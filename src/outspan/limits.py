@@ -89,6 +89,7 @@ LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
         "score_every": Between(1, 1_000_000_000),
         "magnitude": Between(0, 30, whole=False),
         "strength": Between(0, 4.5, whole=False),  # the largest limit of a transform
+        "by_confidence": Between(0, 1, whole=False),
         "finish": _FRACTION,
         "ema": _FRACTION,
         "skip": Between(0, 1, open_high=True, whole=False, other=-1),

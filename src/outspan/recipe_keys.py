@@ -40,6 +40,7 @@ class StudyKeys(TypedDict, total=False):
     score_every: int
     magnitude: float
     strength: float
+    by_confidence: float
     ema: float
     finish: float
     adversaries: int

@@ -60,7 +60,7 @@ def test_easy_samples_come_less_often_by_the_fraction_that_is_skipped(skip):
 
 
 def test_skip_0_is_a_random_order_and_stores_nothing():
-    sampler = make(skip=0.0)
+    sampler = make(skip=0.0, store=False)
     teach(sampler, range(4))
     assert sorted(sampler) == list(range(SIZE))
     assert sampler.state_dict() == sampler.metrics() == {}
@@ -166,3 +166,47 @@ def test_the_excess_loss_is_the_divergence_of_the_prediction_from_the_target():
     losses = outspan.soft_cross_entropy(logits, targets, reduction="none")
     expected = torch.nn.functional.kl_div(logits.log_softmax(1), targets, reduction="none").sum(1)
     assert torch.allclose(outspan.excess_loss(losses, targets), expected, atol=1e-6)
+
+
+def test_the_confidence_is_the_probability_of_the_label_in_the_last_epoch():
+    sampler = HardSamples(3, epochs=4, classes=10, skip=0.0)
+    sampler.learn(torch.tensor([0, 2]), -torch.tensor([0.25, 1.0]).log())
+    assert sampler.confidence(torch.arange(3)).tolist() == [0, 0, 0]
+    sampler.set_epoch(1)
+    assert sampler.confidence(torch.tensor([2, 0, 1])).tolist() == pytest.approx([1.0, 0.25, 0.0])
+
+
+@pytest.mark.parametrize("policy", ["random", "auto", "uncertain", "adversarial"])
+def test_samples_without_confidence_are_not_augmented_by_any_policy(policy, unchecked):
+    seen = []
+    digits = outspan.load_data("digits")
+    recipe = outspan.Recipe(policy=policy, by_confidence=1.0, model="mlp", epochs=100, adversaries=2)
+    policy = build_setup(recipe, digits, Options(torch.device("cpu"))).policy
+    for confidence in (torch.zeros(64), torch.ones(64), torch.arange(64) % 2 * 1.0):
+        batch = policy(digits.train.images[:64], digits.train.labels[:64], step=1, confidence=confidence)
+        plan = batch.plan
+        seen.append([bool((plan.ops[plan.out][i] >= 0).any()) for i in range(len(plan.out))])
+    copies = len(seen[0]) // 64
+    assert not any(seen[0])
+    assert sum(seen[1]) > 20
+    assert not any(seen[2][i] for i in range(len(seen[2])) if i // copies % 2 == 0)
+    for wrong in (torch.ones(3), torch.full((64,), 1.5), torch.full((64,), math.nan)):
+        with pytest.raises(ValueError, match="confidence must"):
+            policy(digits.train.images[:64], digits.train.labels[:64], step=1, confidence=wrong)
+
+
+def test_half_of_the_confidence_is_half_of_the_levels_and_probabilities():
+    images, labels = torch.zeros(2000, 1, 8, 8, dtype=torch.uint8), torch.zeros(2000, dtype=torch.int64)
+    policy = outspan.Plain(outspan.sequence(outspan.Step("rotate", 1, 1)), classes=2)
+    plan = policy(images, labels, step=0, confidence=torch.full((2000,), 0.5)).plan
+    assert plan.levels.unique().tolist() == [0.5]
+    assert float((plan.ops >= 0).float().mean()) == pytest.approx(0.5, abs=0.05)
+
+
+def test_training_with_confidence_augments_new_samples_less(tmp_path):
+    keys = {"data": "digits", "model": "mlp", "policy": "random", "fraction": 0.1, "epochs": 4}
+    plain = outspan.train(**keys, out=tmp_path / "plain")
+    careful = outspan.train(**keys, by_confidence=1.0, out=tmp_path / "careful")
+    none = outspan.train(**{**keys, "policy": "none"}, out=tmp_path / "none")
+    assert careful.metrics[0]["train_loss"] == none.metrics[0]["train_loss"]  # no sample was seen before
+    assert careful.metrics[3]["train_loss"] < plain.metrics[3]["train_loss"]

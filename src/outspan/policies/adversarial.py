@@ -24,7 +24,7 @@ from outspan.policies.sampler import propose
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Step
-from outspan.policies.strength import strength_at
+from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Int64, Num, describe
 from outspan.transforms.normalize import Preprocess
@@ -134,12 +134,18 @@ class Adversarial:
         self._optimizer = torch.optim.Adam(self.controller.parameters(), lr=self.lr)
         self._sums = torch.zeros(self.policies)
 
-    def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
-        """Return `policies` augmented samples for each sample of the batch; those of one sample are adjacent."""
+    def __call__(
+        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Float32[Tensor, " B"] | None = None
+    ) -> Batch:
+        """Return `policies` augmented samples for each sample of the batch; those of one sample are adjacent.
+
+        `confidence`, in [0, 1], multiplies the strength of each sample.
+        """
         check_batch(inputs, labels, self.preprocess)
+        options = {"seed": self.seed, "step": step, "confidence": check_confidence(confidence, len(inputs))}
         strength = strength_at(step, self.strength, self.finish, self.steps)
         propose = self._policies_of(step // self.update_every)[1]
-        plan = draw(propose, self.defaults, len(inputs), seed=self.seed, step=step, candidates=self.policies, strength=strength)
+        plan = draw(propose, self.defaults, len(inputs), candidates=self.policies, strength=strength, **options)
         return Batch(execute(inputs, plan, self.preprocess), make_targets(inputs, labels, plan, self.classes), plan)
 
     def learn(self, losses: Float32[Tensor, " BM"], *, step: int) -> None:

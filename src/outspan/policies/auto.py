@@ -24,7 +24,7 @@ from outspan.policies.losses import entropy, excess_loss, smooth
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Schedule
-from outspan.policies.strength import strength_at
+from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Num
 from outspan.transforms.normalize import Preprocess
@@ -100,16 +100,22 @@ class Auto:
         self._counts, self._sums = np.zeros((1 + len(NAMES), 1 + len(NAMES))), torch.zeros(1 + len(NAMES))
         self._targets = torch.zeros(self.classes)
 
-    def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
-        """Augment a batch. The plan depends on the seed, the step, and on what `learn` has read in earlier rounds."""
+    def __call__(
+        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Float32[Tensor, " B"] | None = None
+    ) -> Batch:
+        """Augment a batch. The plan depends on the seed, the step, and on what `learn` has read in earlier rounds.
+
+        `confidence`, in [0, 1], multiplies the strength of each sample.
+        """
         check_batch(inputs, labels, self.preprocess)
+        options = {"step": step, "confidence": check_confidence(confidence, len(inputs))}
         strength = strength_at(step, self.strength * min(self.adapted, _STRONGEST), self.finish, self.steps)
         weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
-        plan = draw(self.propose, "none", len(inputs), seed=self.seed, step=step, strength=strength, weights=weights)
+        plan = draw(self.propose, "none", len(inputs), seed=self.seed, strength=strength, weights=weights, **options)
         if self._mixed and strength and self.mix is not None:
             weights = {name: self._mixed * weight for name, weight in weights.items()}
             seed = rng.derive(self.seed, "mix")
-            plan = plan.then(draw(self.mix, "none", len(inputs), seed=seed, step=step, weights=weights))
+            plan = plan.then(draw(self.mix, "none", len(inputs), seed=seed, weights=weights, **options))
         plan = _leave_out(plan, step)
         rows = _indicators(plan)
         if self.defaults != "none":

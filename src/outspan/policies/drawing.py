@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Mapping, Sequence
 
+from torch import Tensor
+
 from outspan import rng
 from outspan.messages import shown
 from outspan.plan import Plan
@@ -51,9 +53,10 @@ def draw(
     candidates: int = 1,
     strength: float = 1.0,
     weights: Mapping[str, float] | None = None,
+    confidence: Tensor | None = None,
 ) -> Plan:
-    """Draw the plan of a step: the proposal's transforms, scaled by `strength` and `weights`, then the defaults."""
-    options = {"candidates": candidates, "strength": strength, "weights": weights}
+    """Draw the plan of a step: the proposal's transforms, scaled as `scale` does, then the defaults."""
+    options = {"candidates": candidates, "strength": strength, "weights": weights, "confidence": confidence}
     return draw_several(propose, defaults, size, seeds=[seed], step=step, **options)
 
 
@@ -67,13 +70,14 @@ def draw_several(
     candidates: int = 1,
     strength: float = 1.0,
     weights: Mapping[str, float] | None = None,
+    confidence: Tensor | None = None,
 ) -> Plan:
     """Draw the plans of one step for several seeds as one plan; the batches of the seeds follow one another."""
     propose = propose.at(step) if isinstance(propose, Schedule) else propose
     propose = propose if strength else _NOTHING
     plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds], candidates)
-    if plan.ops.numel() and (strength != 1 or weights is not None):
-        plan = scale(plan, strength, [rng.generator(seed, "strength", step) for seed in seeds], weights)
+    if plan.ops.numel() and (strength != 1 or weights is not None or confidence is not None):
+        plan = scale(plan, strength, [rng.generator(seed, "strength", step) for seed in seeds], weights, confidence)
     if defaults == "none":
         return plan
     generators = [rng.generator(seed, "defaults", step) for seed in seeds]

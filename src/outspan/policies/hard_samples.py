@@ -40,12 +40,13 @@ class HardSamples(Sampler[int]):
                 sampler.learn(rows, losses)
     """
 
-    def __init__(self, size: int, *, epochs: float, classes: int, skip: float = 0.5, seed: int = 0) -> None:
+    def __init__(self, size: int, *, epochs: float, classes: int, skip: float = 0.5, store: bool = True, seed: int = 0) -> None:
         check_whole("size", size, 1)
         check_positive("epochs", epochs)
         check_whole("classes", classes, 2)
         check_value("skip", skip)
         self.size, self.epochs, self.classes, self.skip, self.seed = size, epochs, classes, max(skip, 0.0), seed
+        self.store = store or skip > 0  # whether losses are stored: without `skip`, only `confidence` needs them
         self.epoch = 0
         self._last = np.full(size, _UNSEEN, dtype=np.float32)  # loss of each sample when last trained on, before this epoch
         self._before = self._last.copy()  # and the time before
@@ -87,7 +88,7 @@ class HardSamples(Sampler[int]):
         Of soft targets, subtract their entropy from the losses, as `outspan.excess_loss` does. Rows on a GPU make the host
         wait for it.
         """
-        if not self.skip:
+        if not self.store:
             return
         if rows.ndim != 1 or rows.shape != losses.shape:
             problem = f"losses must be one per row, got {describe(losses)} for {describe(rows)}"
@@ -100,6 +101,14 @@ class HardSamples(Sampler[int]):
             raise ValueError(f"{problem}: call set_epoch(epoch) at the start of each epoch")
         self._rows.append(rows)
         self._losses.append(losses.detach().float())
+
+    def confidence(self, rows: Int64[Tensor, " B"]) -> Float32[Tensor, " B"]:
+        """Return the probability that the model gave to the label of each sample, before this epoch; 0 for new samples.
+
+        Policies take it as `confidence` and augment samples less that the model does not know yet.
+        """
+        losses = torch.from_numpy(self._last[rows.cpu().numpy()])
+        return torch.where(losses == _UNSEEN, 0.0, torch.exp(-losses).clamp(max=1.0).nan_to_num(0.0))
 
     def metrics(self) -> dict[str, float]:
         """Return the fraction of the samples that a pass of this epoch leaves out; nothing if `skip` is 0."""
@@ -120,8 +129,8 @@ class HardSamples(Sampler[int]):
         return seen & (self._last < self._last[seen].mean()) if seen.any() else seen
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all tensors that a checkpoint must store; none if `skip` is 0."""
-        if not self.skip:
+        """Return all tensors that a checkpoint must store; none if no losses are stored."""
+        if not self.store:
             return {}
         rows = torch.cat([*self._rows, torch.full((self.size,), -1)])[: self.size]
         losses = torch.cat([*(losses.cpu() for losses in self._losses), torch.zeros(self.size)])[: self.size]
@@ -131,7 +140,7 @@ class HardSamples(Sampler[int]):
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`; tensors that do not fit raise a ValueError."""
         check_state(self.state_dict(), state, "samples")
-        if not self.skip:
+        if not self.store:
             return
         seen = int((state["rows"] >= 0).sum())
         if int(state["rows"].max()) >= self.size or bool((state["rows"][:seen] < 0).any()) or int(state["epoch"]) < 0:

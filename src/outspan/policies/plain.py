@@ -12,9 +12,9 @@ from outspan.policies.drawing import check_proposal, draw_several
 from outspan.policies.partners import check_same_class, partners_by_class
 from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
-from outspan.policies.strength import strength_at
+from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
-from outspan.shapes import Inputs, Num
+from outspan.shapes import Float32, Inputs, Num
 from outspan.transforms.normalize import Preprocess
 
 
@@ -46,19 +46,27 @@ class Plain:
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
         check_same_class(self.same_class)
 
-    def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
+    def __call__(
+        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Float32[Tensor, " B"] | None = None
+    ) -> Batch:
         """Augment a batch. The plan depends only on the seed and the step, and with `same_class` on the labels.
 
-        With `same_class` the labels must be class indices. If they are on a GPU, the host waits for them.
+        `confidence`, in [0, 1], multiplies the strength of each sample. With `same_class` the labels must be class indices. If
+        they are on a GPU, the host waits for them.
         """
         check_batch(inputs, labels, self.preprocess)
-        plan = self.draw_several(labels if self.same_class < 0 else labels.cpu(), seeds=[self.seed], step=step)
+        confidence = check_confidence(confidence, len(inputs))
+        labels_here = labels if self.same_class < 0 else labels.cpu()
+        plan = self.draw_several(labels_here, seeds=[self.seed], step=step, confidence=confidence)
         return Batch(execute(inputs, plan, self.preprocess), make_targets(inputs, labels, plan, self.classes), plan)
 
-    def draw_several(self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int) -> Plan:
+    def draw_several(
+        self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int, confidence: Float32[Tensor, " B"] | None = None
+    ) -> Plan:
         """Draw the plans of one step for several seeds as one plan. `labels` has the labels of each seed's batch, in order."""
         size, strength = len(labels) // len(seeds), strength_at(step, self.strength, self.finish, self.steps)
-        plan = draw_several(self.propose, self.defaults, size, seeds=seeds, step=step, strength=strength)
+        options = {"strength": strength, "confidence": confidence}
+        plan = draw_several(self.propose, self.defaults, size, seeds=seeds, step=step, **options)
         if self.same_class < 0:
             return plan
         return partners_by_class(plan, labels, self.same_class, [rng.generator(seed, "partners", step) for seed in seeds])

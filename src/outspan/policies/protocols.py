@@ -12,7 +12,9 @@ from outspan.shapes import Inputs, Num
 class Policy(Protocol):
     """Turns a batch of samples into augmented inputs and soft targets."""
 
-    def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch: ...
+    def __call__(
+        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Tensor | None = None
+    ) -> Batch: ...
 
 
 @runtime_checkable

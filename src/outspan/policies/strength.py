@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from outspan.limits import check_value, check_whole
 from outspan.messages import shown
 from outspan.plan import Plan
+from outspan.shapes import Float32, describe
 from outspan.transforms.table import find
 
 
@@ -22,6 +24,18 @@ def check_strength(strength: float, finish: float, steps: int | None) -> None:
         raise ValueError(f"finish needs steps, the total number of steps of the run: add steps=..., got finish={finish}")
 
 
+def check_confidence(confidence: Tensor | None, size: int) -> Tensor | None:
+    """Return the confidence of each sample on the host. Anything but one number in [0, 1] per sample is a ValueError."""
+    if confidence is None:
+        return None
+    if not isinstance(confidence, Tensor) or confidence.shape != (size,):
+        raise ValueError(f"confidence must be a tensor [{size}], one number per sample, got {describe(confidence)}")
+    confidence = confidence.detach().float().cpu()
+    if not bool(((confidence >= 0) & (confidence <= 1)).all()):
+        raise ValueError(f"confidence must lie in [0, 1], got {float(confidence.min()):g} to {float(confidence.max()):g}")
+    return confidence
+
+
 def strength_at(step: int, strength: float, finish: float, steps: int | None) -> float:
     """Return the strength of a step: 0 in the last fraction `finish` of the steps. A wrong step raises a ValueError.
 
@@ -33,21 +47,26 @@ def strength_at(step: int, strength: float, finish: float, steps: int | None) ->
 
 
 def scale(
-    plan: Plan, strength: float, generators: Sequence[np.random.Generator], weights: Mapping[str, float] | None = None
+    plan: Plan,
+    strength: float,
+    generators: Sequence[np.random.Generator],
+    weights: Mapping[str, float] | None = None,
+    confidence: Float32[Tensor, " B"] | None = None,
 ) -> Plan:
     """Scale the levels of a plan, and below 1 also the probability of each of its transforms.
 
     Levels beyond the limit of a transform become the limit. `weights` multiply the probability of single transforms, by
-    name. The plan contains one batch per generator, one after the other. The draws of a batch depend on its own generator
-    alone.
+    name. `confidence` multiplies the strength of each sample. The plan contains one batch per generator, one after the other.
+    The draws of a batch depend on its own generator alone.
     """
     lowest, highest = torch.tensor([find(name).levels for name in plan.names]).T
     op = plan.ops.clamp(min=0).long()
-    levels = (plan.levels * strength).clamp(lowest[op], highest[op])
-    if strength >= 1 and weights is None:
+    strengths = torch.tensor([[strength]]) if confidence is None else strength * confidence[plan.source].unsqueeze(1)
+    levels = (plan.levels * strengths).clamp(lowest[op], highest[op])
+    if strength >= 1 and weights is None and confidence is None:
         return replace(plan, levels=levels)
-    probability = torch.tensor([min(strength, 1.0) * (1.0 if weights is None else weights[name]) for name in plan.names])
+    weight = torch.tensor([1.0 if weights is None else weights[name] for name in plan.names])
     rows, depth = plan.ops.shape
     draws = np.concatenate([rng.random((rows // len(generators), depth), dtype=np.float32) for rng in generators])
-    kept = torch.from_numpy(draws) < probability[op]
+    kept = torch.from_numpy(draws) < strengths.clamp(max=1) * weight[op]
     return replace(plan, levels=levels, ops=torch.where(kept, plan.ops, -1))

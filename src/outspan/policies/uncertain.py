@@ -18,7 +18,7 @@ from outspan.policies.drawing import check_proposal, draw
 from outspan.policies.losses import entropy, soft_cross_entropy
 from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
-from outspan.policies.strength import strength_at
+from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Int64, Num
 from outspan.transforms.normalize import Preprocess
@@ -78,13 +78,19 @@ class Uncertain:
         check_proposal(self.propose)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
 
-    def __call__(self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int) -> Batch:
-        """Return `keep` augmented samples for each sample of the batch; those of one sample are adjacent."""
+    def __call__(
+        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Float32[Tensor, " B"] | None = None
+    ) -> Batch:
+        """Return `keep` augmented samples for each sample of the batch; those of one sample are adjacent.
+
+        `confidence`, in [0, 1], multiplies the strength of each sample.
+        """
         check_batch(inputs, labels, self.preprocess)
+        options = {"seed": self.seed, "step": step, "confidence": check_confidence(confidence, len(inputs))}
         strength = strength_at(step, self.strength, self.finish, self.steps)
         scoring = step % self.score_every == 0 and self.keep < self.candidates and strength > 0
         count = self.candidates if scoring else self.keep
-        plan = draw(self.propose, self.defaults, len(inputs), seed=self.seed, step=step, candidates=count, strength=strength)
+        plan = draw(self.propose, self.defaults, len(inputs), candidates=count, strength=strength, **options)
         augmented = execute(inputs, plan, self.preprocess)
         if not scoring:
             return Batch(augmented, make_targets(inputs, labels, plan, self._count_classes(augmented)), plan)

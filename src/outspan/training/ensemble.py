@@ -23,10 +23,12 @@ _MAX_VALUES = 100_000_000  # of the normalized images of a step, over all member
 def is_batchable(recipe: Recipe) -> bool:
     """Return whether a recipe can be a member of an ensemble.
 
-    Its model must be a perceptron, its policy must not use the model, and it must have no ema, validation or random crops.
+    Its model must be a perceptron, its augmentation must not depend on the model or its losses, and it must have no ema,
+    validation or random crops.
     """
-    is_plain = not find_policy(recipe.policy).uses_model and not recipe.ema
-    return models.is_perceptron(recipe.model) and is_plain and not recipe.validation and recipe.crop == "centre"
+    depends_on_losses = find_policy(recipe.policy).uses_model or recipe.skip > 0 or recipe.by_confidence > 0
+    others = recipe.ema or recipe.validation or recipe.crop != "centre"
+    return models.is_perceptron(recipe.model) and not depends_on_losses and not others
 
 
 def members_at_once(recipe: Recipe, shape: tuple[int, ...]) -> int:

@@ -56,7 +56,8 @@ class Run:
         self.epoch_steps = self.recipe.steps_per_epoch(samples)
         self.learning_policy = setup.policy if isinstance(setup.policy, LearningPolicy) else None
         self.loss_queue = LossQueue(device, self._read)
-        self._rows: Iterator[Tensor] = iter(())  # of the batches of this epoch that are not trained on yet
+        self._epoch_rows: Iterator[Tensor] = iter(())  # of the batches of this epoch that are not augmented yet
+        self._rows = torch.empty(0, dtype=torch.int64)  # of the batch that was augmented last
         self._began = time.perf_counter()  # `resume` subtracts the seconds of earlier starts
 
     @property
@@ -102,7 +103,9 @@ class Run:
         parameters = sum(parameter.numel() for parameter in self.state.model.parameters())
         policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
         changed = changed_keys(Recipe(), recipe)
-        policy += "".join(f", {key} {changed[key][1]:g}" for key in ("strength", "finish", "ema", "skip") if key in changed)
+        policy += "".join(
+            f", {key} {changed[key][1]:g}" for key in ("strength", "finish", "by_confidence", "ema", "skip") if key in changed
+        )
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         return (
             f"{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "
@@ -116,7 +119,7 @@ class Run:
         self.setup.samples.set_epoch(epoch)
         crops = (seed, epoch) if self.recipe.crop == "resized" else None
         rows = train.divide(self.setup.samples.order(), self.recipe.batch)[start : self.steps - epoch * self.epoch_steps]
-        self._rows = iter(rows)
+        self._epoch_rows = iter(rows)
         return train.batches(rows, self.device, crops)
 
     def count(self, labels: Tensor) -> int:
@@ -125,7 +128,11 @@ class Run:
 
     def augment(self, inputs: Any, labels: Tensor) -> Batch:
         """Augment a batch with the policy."""
-        return self.setup.policy(inputs, labels, step=self.step)
+        self._rows, share = next(self._epoch_rows), self.recipe.by_confidence
+        if not share:
+            return self.setup.policy(inputs, labels, step=self.step)
+        confidence = 1 - share + share * self.setup.samples.confidence(self._rows)
+        return self.setup.policy(inputs, labels, step=self.step, confidence=confidence)
 
     def learn(self, batch: Batch) -> None:
         """Do one step of the optimizer, and let a policy that learns see the losses."""
@@ -139,10 +146,9 @@ class Run:
 
     def _learn_samples(self, losses: Tensor, targets: Tensor) -> None:
         """Let the choice of samples see the losses; a policy may train on several augmentations of each."""
-        rows = next(self._rows)
-        if self.setup.samples.skip:
+        if self.setup.samples.store:
             excess = excess_loss(losses, targets, smoothing=self.recipe.label_smoothing)
-            self.setup.samples.learn(rows, excess.view(len(rows), -1).mean(1))
+            self.setup.samples.learn(self._rows, excess.view(len(self._rows), -1).mean(1))
 
     def _read(self, outcome: Outcome, loss: float) -> float:
         """Add the loss of a step and the compositions that it has chosen to the sums of the epoch."""

@@ -97,7 +97,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
 def _choose_samples(recipe: Recipe, count: int, classes: int) -> HardSamples:
     epochs = recipe.total_steps(count) / recipe.steps_per_epoch(count)
     skip = find_policy(recipe.policy).skip if recipe.skip == -1 else recipe.skip
-    return HardSamples(count, epochs=epochs, classes=classes, skip=skip, seed=recipe.seed)
+    return HardSamples(count, epochs=epochs, classes=classes, skip=skip, store=recipe.by_confidence > 0, seed=recipe.seed)
 
 
 def _hold_out(recipe: Recipe, data: Data) -> tuple[Samples, Samples | None]:

@@ -116,26 +116,26 @@ def train_once(name: str, policy: str, seed: int, steps: int, *, on_step: object
 
 
 def measure(seconds: list[float], seeds: int, jobs: int, names: list[str], out: Path) -> None:
-    """Measure what is missing in the result file, setting by setting."""
+    """Measure what is missing in the result file, and write it after each setting and time."""
     stored = json.loads(out.read_text()) if out.exists() else {"machine": machine(), "step_seconds": {}, "rows": []}
     done = {(row["setting"], row["policy"], row["budget"], row["seed"]) for row in stored["rows"]}
     for name in names:
         if name not in stored["step_seconds"]:
             stored["step_seconds"][name] = {policy: round(value, 6) for policy, value in time_steps(name, min(seconds)).items()}
-        tasks = {}
-        for budget in seconds:
+        for budget in sorted(seconds):
+            tasks = {}
             for policy, step in stored["step_seconds"][name].items():
                 if budget > min(seconds) and policy in FIRST_TIME_ONLY:
                     continue
                 for seed in range(seeds):
                     steps = max(1, round(budget / step))
                     if (name, policy, budget, seed) not in done:
-                        tasks[policy, budget, seed, steps] = partial(train_once, name, policy, seed, steps)
-        results = run_all([(f"{name}: {key}", task) for key, task in tasks.items()], jobs=jobs)
-        for (policy, budget, seed, steps), row in zip(tasks, results, strict=True):
-            key = {"setting": name, "policy": policy, "budget": budget, "seed": seed, "steps": steps}
-            stored["rows"].append(key | row | {"commit": commit()})
-        write_json(out, stored)
+                        tasks[policy, seed, steps] = partial(train_once, name, policy, seed, steps)
+            results = run_all([(f"{name}: {budget:g} s, {key}", task) for key, task in tasks.items()], jobs=jobs)
+            for (policy, seed, steps), row in zip(tasks, results, strict=True):
+                key = {"setting": name, "policy": policy, "budget": budget, "seed": seed, "steps": steps}
+                stored["rows"].append(key | row | {"commit": commit()})
+            write_json(out, stored)
         print(*(line for cell in find_cells(stored, [name]) for line in cell.describe()), sep="\n", flush=True)
 
 

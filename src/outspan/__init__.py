@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from outspan.policies.auto import Auto as Auto
     from outspan.policies.batch import Batch as Batch
     from outspan.policies.hard_samples import HardSamples as HardSamples
-    from outspan.policies.losses import excess_loss as excess_loss
     from outspan.policies.losses import soft_cross_entropy as soft_cross_entropy
     from outspan.policies.plain import Plain as Plain
     from outspan.policies.proposals import any_of as any_of
@@ -84,7 +83,7 @@ _HOMES = {
     "measure": "outspan.measurement.measure",
     "Plan": "outspan.plan",
     "Batch": "outspan.policies.batch",
-    **dict.fromkeys(("excess_loss", "soft_cross_entropy"), "outspan.policies.losses"),
+    "soft_cross_entropy": "outspan.policies.losses",
     "Plain": "outspan.policies.plain",
     **dict.fromkeys(("any_of", "blend", "natural", "sequence", "uniform"), "outspan.policies.proposals"),
     **dict.fromkeys(("Proposal", "Schedule", "Step"), "outspan.policies.steps"),
@@ -142,7 +141,6 @@ __all__ = [
     "compare",
     "cutmix",
     "evaluate",
-    "excess_loss",
     "load",
     "load_data",
     "measure",

@@ -92,7 +92,7 @@ LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
         "by_confidence": Between(0, 1, whole=False),
         "finish": _FRACTION,
         "ema": _FRACTION,
-        "skip": Between(0, 1, open_high=True, whole=False, other=-1),
+        "skip": Between(0, 0.9, whole=False, other=-1),
         "same_class": Between(0, 1, whole=False, other=-1),
         "adversaries": Between(2, 1024),
         "subpolicies": Between(1, 100),

@@ -77,6 +77,18 @@ def test_strength_returns_to_its_start_when_the_model_learns_again():
     assert policy.adapted == 0
     teach(policy, lambda batch: torch.full((200,), 0.6), range(STEPS // 2, STEPS))
     assert policy.adapted == 1
+    policy = make(20, steps=20)  # a round is a twentieth of the run, so that one step would go too far
+    policy.adapted = 0.0
+    teach(policy, lambda batch: torch.full((200,), 0.6), range(20))
+    assert policy.adapted == pytest.approx(1 / 3)
+
+
+def test_labels_of_one_class_alone_teach_nothing():
+    policy = make(20)
+    for step in range(20):
+        policy(IMAGES, torch.zeros(200, dtype=torch.int64), step=step)
+        policy.learn(torch.full((200,), 0.01), step=step)
+    assert policy.adapted == pytest.approx(1 / 3)
 
 
 def test_strength_does_not_rise_where_the_model_only_knows_the_largest_class():

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 import outspan
 from outspan import HardSamples, rng
+from outspan.data.sets import load_for
+from outspan.policies.losses import excess_loss
+from outspan.training.run import Run
 from outspan.training.setup import Options, build_setup
 
 SIZE = 1000
@@ -66,12 +69,12 @@ def test_skip_0_is_a_random_order_and_stores_nothing():
     assert sampler.state_dict() == sampler.metrics() == {}
 
 
-def test_the_last_eighth_of_the_run_trains_on_all_samples():
-    sampler = make(epochs=16)
-    teach(sampler, range(13))
-    sampler.set_epoch(13)
+@pytest.mark.parametrize(("epochs", "last"), [(16, 14), (6, 5), (3.5, 3), (20, 17)])
+def test_the_epochs_of_the_last_eighth_train_on_all_samples(epochs, last):
+    sampler = make(epochs=epochs)
+    teach(sampler, range(last))
     assert sampler.metrics()["skipped"] > 0.3
-    sampler.set_epoch(14)
+    sampler.set_epoch(last)
     assert sampler.metrics()["skipped"] == 0
     assert sorted(sampler) == list(range(SIZE))
 
@@ -81,7 +84,6 @@ def test_nothing_is_skipped_while_many_samples_are_predicted_worse_than_by_chanc
     losses = torch.where(torch.arange(SIZE) < wrong * SIZE, 1.01 * math.log(10), torch.where(HARD, 0.99 * math.log(10), 0.01))
     sampler = make()
     teach(sampler, range(2), losses)
-    assert sampler._fraction() == 0  # chance needs to be missed twice
     sampler.set_epoch(2)
     assert sampler._fraction() == pytest.approx(skipped, abs=1e-6)
 
@@ -106,7 +108,6 @@ def test_a_sampler_that_continues_from_its_state_gives_the_same_orders(size, bat
                     state = {name: tensor.clone() for name, tensor in sampler.state_dict().items()}
                     sampler = HardSamples(size, epochs=8, classes=4, seed=1)
                     sampler.load_state_dict(state)
-                    sampler.set_epoch(epoch)
                     assert torch.equal(sampler.order().split(batch)[number], rows)
                 orders.append(rows)
                 sampler.learn(rows, (rows.float() % 7) / 3 + epoch / 10)
@@ -127,23 +128,31 @@ def test_wrong_arguments_are_refused(unchecked):
         ({"size": 0}, "size must be at least 1, got 0"),
         ({"epochs": 0}, "epochs must be a positive number, got 0"),
         ({"classes": 1}, "classes must be at least 2, got 1"),
-        ({"skip": 1.0}, r"skip is out of range, got 1.0"),
+        ({"skip": 0.95}, r"skip must lie in \[0, 0.9\], got 0.95"),
+        ({"skip": -1}, r"skip must lie in \[0, 0.9\], got -1"),
         ({"skip": "half"}, "skip must be a number, got 'half'"),
     ):
         with pytest.raises(ValueError, match=message):
             HardSamples(**{"size": 10, "epochs": 2, "classes": 2, **arguments})
     sampler = HardSamples(4, epochs=2, classes=2)
-    with pytest.raises(ValueError, match=r'losses must be one per row, got torch.float32 \[\] .*: compute .*reduction="none"'):
+    with pytest.raises(
+        ValueError, match=r'losses must be one per sample, got torch.float32 \[\] .*: compute .*reduction="none"'
+    ):
         sampler.learn(torch.arange(2), torch.tensor(1.0))
+    for rows in ([0, 1], torch.tensor([0.0, 1.0])):
+        with pytest.raises(ValueError, match=r"rows must be a tensor of whole numbers \[B\], got"):
+            sampler.learn(rows, torch.ones(2))
     with pytest.raises(ValueError, match=r"rows must lie in \[0, 3\], got 2 to 4"):
         sampler.learn(torch.tensor([2, 4]), torch.ones(2))
     sampler.learn(torch.arange(4), torch.ones(4))
     with pytest.raises(ValueError, match="epoch 0 has 4 samples and got the losses of more: call set_epoch"):
         sampler.learn(torch.arange(1), torch.ones(1))
-    with pytest.raises(ValueError, match=r"the checkpoint has no tensor 'samples.before'"):
+    with pytest.raises(ValueError, match=r"the checkpoint has no tensor 'samples.epoch'"):
         sampler.load_state_dict({})
     with pytest.raises(ValueError, match=r"are not those of a run"):
         sampler.load_state_dict(sampler.state_dict() | {"rows": torch.full((4,), 9)})
+    with pytest.raises(ValueError, match=r"are not those of a run"):
+        sampler.load_state_dict(sampler.state_dict() | {"last": torch.full((4,), math.inf)})
 
 
 def test_training_leaves_out_easy_samples_and_writes_how_many(tmp_path):
@@ -165,7 +174,46 @@ def test_the_excess_loss_is_the_divergence_of_the_prediction_from_the_target():
     logits, targets = torch.randn(5, 4), torch.softmax(torch.randn(5, 4), 1)
     losses = outspan.soft_cross_entropy(logits, targets, reduction="none")
     expected = torch.nn.functional.kl_div(logits.log_softmax(1), targets, reduction="none").sum(1)
-    assert torch.allclose(outspan.excess_loss(losses, targets), expected, atol=1e-6)
+    assert torch.allclose(excess_loss(losses, targets), expected, atol=1e-6)
+
+
+def test_a_mixed_label_that_is_predicted_perfectly_is_easy_and_a_guess_is_worse_than_chance():
+    targets = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+    sampler = HardSamples(2, epochs=9, classes=3)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        sampler.learn(torch.arange(2), torch.tensor([math.log(2), 1.2]), targets)
+    sampler.set_epoch(2)
+    assert sampler.confidence(torch.arange(2)).tolist() == pytest.approx([1.0, math.exp(-1.2)])
+    assert sampler._wrong.tolist() == [0, 2]  # log(3) is 1.0986
+
+
+def test_several_augmentations_of_a_sample_count_by_their_mean():
+    sampler = HardSamples(2, epochs=9, classes=3)
+    sampler.learn(torch.tensor([1, 0]), torch.tensor([1.0, 3.0, 0.0, 1.0]))
+    sampler.set_epoch(1)
+    assert sampler.confidence(torch.arange(2)).tolist() == pytest.approx([math.exp(-0.5), math.exp(-2)])
+
+
+@pytest.mark.parametrize("policy", ["none", "uncertain"])
+def test_training_stores_the_loss_of_each_sample_in_its_row(policy, tmp_path):
+    recipe = outspan.Recipe(model="mlp", policy=policy, strength=0.0, keep=2, skip=0.5, lr=1e-12, epochs=2, fraction=0.1)
+    data, device = load_for(recipe), torch.device("cpu")
+    run = Run(build_setup(recipe, data, Options(device)), tmp_path, device)
+    for epoch in range(2):
+        for inputs, labels in run.batches(epoch, 0):
+            run.learn(run.augment(inputs, labels))
+    logits = run.state.model(run.setup.splits.preprocess(data.train.images))
+    expected = torch.nn.functional.cross_entropy(logits, data.train.labels, reduction="none")
+    assert torch.allclose(torch.from_numpy(run.setup.samples._last), expected, atol=1e-5)
+
+
+def test_equal_losses_are_not_easy():
+    for loss in (0.1, 1.1, 2.2):
+        sampler = make()
+        teach(sampler, range(3), torch.full((SIZE,), loss))
+        sampler.set_epoch(3)
+        assert not sampler._easy().any()
 
 
 def test_the_confidence_is_the_probability_of_the_label_in_the_last_epoch():

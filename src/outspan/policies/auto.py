@@ -8,7 +8,7 @@ rules and docs/research.md the measurements behind them.
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from outspan.devices import to_device
 from outspan.limits import check_positive, check_value
 from outspan.plan import Plan
 from outspan.policies.batch import Batch, check_batch, execute
-from outspan.policies.drawing import check_proposal, draw
+from outspan.policies.drawing import add_defaults, check_proposal, draw
 from outspan.policies.losses import entropy, excess_loss, smooth
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
@@ -108,21 +108,29 @@ class Auto:
         `confidence`, in [0, 1], multiplies the strength of each sample.
         """
         check_batch(inputs, labels, self.preprocess)
-        options = {"step": step, "confidence": check_confidence(confidence, len(inputs))}
+        confidence = check_confidence(confidence, len(inputs))
         strength = strength_at(step, self.strength * min(self.adapted, _STRONGEST), self.finish, self.steps)
-        weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
-        plan = draw(self.propose, "none", len(inputs), seed=self.seed, strength=strength, weights=weights, **options)
-        if self._mixed and strength and self.mix is not None:
-            weights = {name: self._mixed * weight for name, weight in weights.items()}
-            seed = rng.derive(self.seed, "mix")
-            plan = plan.then(draw(self.mix, "none", len(inputs), seed=seed, weights=weights, **options))
-        plan = _leave_out(plan, step)
-        rows = _indicators(plan)
-        if self.defaults != "none":
-            plan = plan.then(draw(self.propose, self.defaults, len(inputs), seed=self.seed, step=step, strength=0.0))
+        plan, rows = self._draw(len(inputs), step, strength, confidence)
+        plan = add_defaults(plan, self.defaults, len(inputs), seeds=[self.seed], step=step)
         targets = make_targets(inputs, labels, plan, self.classes)
         self._batch = rows, targets
         return Batch(execute(inputs, plan, self.preprocess), targets, plan)
+
+    def _draw(self, size: int, step: int, strength: float, confidence: Tensor | None) -> tuple[Plan, np.ndarray]:
+        """Draw the transforms of a step, and return them with the rows of the regression."""
+        if not strength:
+            plan = draw(self.propose, "none", size, seed=self.seed, step=step, strength=0.0)
+            return plan, np.ones((size, 1))
+        weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
+        confidence = torch.ones(size) if confidence is None else confidence.clone()
+        confidence[-step % _UNTOUCHED :: _UNTOUCHED] = 0.0
+        options = {"step": step, "confidence": confidence}
+        plan = draw(self.propose, "none", size, seed=self.seed, strength=strength, weights=weights, **options)
+        if self._mixed and self.mix is not None:
+            weights = {name: self._mixed * weight for name, weight in weights.items()}
+            mixing = draw(self.mix, "none", size, seed=rng.derive(self.seed, "mix"), weights=weights, **options)
+            plan = plan.then(mixing)
+        return plan, _indicators(plan)
 
     def learn(self, losses: Float32[Tensor, " B"], *, step: int) -> None:
         """Read the losses of the batch that this policy returned last, one per sample. They are not changed."""
@@ -132,9 +140,10 @@ class Auto:
             raise ValueError(f"losses must be one per sample of the last batch, {how}: got {list(losses.shape)} for {count}")
         (rows, targets), self._batch = self._batch, None
         fit = torch.exp(-excess_loss(losses, targets, smoothing=self.label_smoothing)).nan_to_num(0.0, 0.0, 0.0)
-        x = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device)
-        self._counts, self._sums = self._counts + rows.T @ rows, self._sums.to(losses.device) + x.T @ fit
-        self._targets = self._targets.to(losses.device) + targets.sum(0)
+        x, columns = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device), rows.shape[1]
+        self._sums, self._targets = self._sums.to(losses.device), self._targets.to(losses.device) + targets.sum(0)
+        self._sums[:columns] += x.T @ fit  # without transforms there is one column, the intercept
+        self._counts[:columns, :columns] += rows.T @ rows
         assert self.steps is not None
         length = max(1, self.steps // _ROUNDS)
         if (step + 1) % length == 0:
@@ -149,16 +158,17 @@ class Auto:
         solution = np.linalg.solve(self._counts + penalty, self._sums.double().cpu().numpy())
         fit, effects = float(solution[0]), solution[1:]
         chance = self._chance()
-        learned = (fit - chance) / (1 - chance)
+        learned = (fit - chance) / max(1 - chance, 1e-6)
         if learned > _POOR_FIT:
             scale = max(fit - chance, 0.05)
             rows = np.maximum(np.diag(self._counts)[1:], 1)
             loss = (-effects - _DEVIATION / np.sqrt(rows)) / scale  # at least, given the error of the estimate
             self.weights = np.clip((_HARMFUL - loss) / (_HARMFUL - _HARMLESS), _RAREST, 1)
             drive = min((fit - _GOOD_FIT) / (1 - _GOOD_FIT), (learned - _WELL_LEARNED) / (1 - _WELL_LEARNED))
-            if self.adapted < self._start:
-                drive = 1.0  # it fell while the model learned almost nothing
-            self.adapted = min(self._limit, self.adapted + _SPEED * length * max(drive, 0.0))
+            limit = self._limit
+            if self.adapted < self._start:  # it fell while the model learned almost nothing
+                drive, limit = 1.0, self._start
+            self.adapted = min(limit, self.adapted + _SPEED * length * max(drive, 0.0))
         elif done > 0.25:  # before, a low fit says only that the run is young
             self.adapted = max(0.0, self.adapted - _SPEED * length)
 
@@ -212,13 +222,6 @@ class Auto:
     def _mixed(self) -> float:
         """The fraction of the samples that are mixed now."""
         return _MIXED * max(self.adapted - _STRONGEST, 0.0)
-
-
-def _leave_out(plan: Plan, step: int) -> Plan:
-    """Return a plan without the transforms of one in 16 rows; which rows, depends on the step."""
-    ops = plan.ops.clone()
-    ops[(_UNTOUCHED - step) % _UNTOUCHED :: _UNTOUCHED] = -1
-    return replace(plan, ops=ops)
 
 
 def _indicators(plan: Plan) -> np.ndarray:

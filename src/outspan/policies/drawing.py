@@ -78,6 +78,13 @@ def draw_several(
     plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds], candidates)
     if plan.ops.numel() and (strength != 1 or weights is not None or confidence is not None):
         plan = scale(plan, strength, [rng.generator(seed, "strength", step) for seed in seeds], weights, confidence)
+    return add_defaults(plan, defaults, size, seeds=seeds, step=step, candidates=candidates)
+
+
+def add_defaults(
+    plan: Plan, defaults: str | Proposal, size: int, *, seeds: Sequence[int], step: int, candidates: int = 1
+) -> Plan:
+    """Return a plan for batches of `size` samples, one per seed, followed by the default transforms."""
     if defaults == "none":
         return plan
     generators = [rng.generator(seed, "defaults", step) for seed in seeds]

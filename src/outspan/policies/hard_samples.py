@@ -9,24 +9,27 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from outspan import rng
-from outspan.limits import check_positive, check_value, check_whole
+from outspan.limits import check_number, check_positive, check_whole
+from outspan.policies.losses import excess_loss
 from outspan.policies.state import check_state
 from outspan.shapes import Float32, Int64, describe
 
 _LAST_EPOCHS = 0.125  # last fraction of the run, which trains on all samples
-_FEW_WRONG, _MANY_WRONG = 0.04, 0.08  # fraction of wrong samples from which on fewer easy ones are left out, and none
+_FEW_WRONG, _MANY_WRONG = 0.04, 0.08  # fraction of samples predicted wrong, from which on fewer are left out, and none
 _UNSEEN = -1.0  # loss of a sample that was not trained on yet
+MOST = 0.9  # the largest `skip`: with more, an epoch would consist of very few samples
 
 
 class HardSamples(Sampler[int]):
     """An order of the training samples in which easy samples come less often than hard ones.
 
-    A sample is easy if its loss was below the mean when the model last trained on it. An epoch passes over the samples,
-    leaves out the fraction `skip` of the easy ones, drawn at random, and starts over until it has as many samples as the data.
-    So an epoch takes as long as before, and scores nothing. The last eighth of the run trains on all samples.
+    The loss of each sample is stored when the model trains on it. A sample is easy if its stored loss is below the mean of
+    all. An epoch passes over the samples, leaves out the fraction `skip` of the easy ones, drawn at random, and starts over
+    until it has as many samples as the data. So an epoch takes as long as before, and nothing is scored. The epochs of the
+    last eighth of the run train on all samples.
 
     Samples with a wrong label are hard, too, and no model should see them more often. So nothing is left out while more than
-    8 % of the samples were predicted worse than by chance twice in a row.
+    8 % of the samples were predicted worse than by chance in two epochs in a row.
 
     Example::
 
@@ -44,14 +47,17 @@ class HardSamples(Sampler[int]):
         check_whole("size", size, 1)
         check_positive("epochs", epochs)
         check_whole("classes", classes, 2)
-        check_value("skip", skip)
-        self.size, self.epochs, self.classes, self.skip, self.seed = size, epochs, classes, max(skip, 0.0), seed
+        check_number("skip", skip)
+        if not 0 <= skip <= MOST:
+            raise ValueError(f"skip must lie in [0, {MOST}], got {skip:g}")
+        self.size, self.epochs, self.classes, self.skip, self.seed = size, epochs, classes, float(skip), seed
         self.store = store or skip > 0  # whether losses are stored: without `skip`, only `confidence` needs them
         self.epoch = 0
-        self._last = np.full(size, _UNSEEN, dtype=np.float32)  # loss of each sample when last trained on, before this epoch
-        self._before = self._last.copy()  # and the time before
-        self._rows: list[Tensor] = []  # the samples of this epoch, by step
-        self._losses: list[Tensor] = []  # theirs, on the device of the model
+        self._last = np.full(size, _UNSEEN, dtype=np.float32)  # excess loss of each sample when last trained on
+        self._wrong = np.zeros(size, dtype=np.int64)  # in how many epochs in a row it was predicted worse than by chance
+        self._rows: list[Tensor] = []  # the samples of this epoch so far, by step; `set_epoch` adds them to the arrays above
+        self._losses: list[Tensor] = []  # float32 [B, 2], the loss and the excess loss, on the device of the model
+        self._count = 0  # number of samples of this epoch so far
 
     def __len__(self) -> int:
         """Return the number of samples in an epoch: that of the data."""
@@ -64,14 +70,15 @@ class HardSamples(Sampler[int]):
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch, counted from 0: its order depends on all losses that were learned before."""
         check_whole("epoch", epoch, 0)
-        if epoch == self.epoch:
-            return
         self.epoch = epoch
         if self._rows:
-            rows, losses = torch.cat(self._rows).numpy(), torch.cat(self._losses).cpu().numpy()
-            self._before[rows] = self._last[rows]
-            self._last[rows] = losses  # of a sample that came twice, the later loss stays
-            self._rows, self._losses = [], []
+            rows = torch.cat(self._rows).numpy()
+            losses = torch.cat([part.cpu() for part in self._losses]).numpy()
+            before = self._wrong.copy()
+            # Of a sample that came twice, the later loss stays.
+            self._wrong[rows] = np.where(losses[:, 0] > math.log(self.classes), before[rows] + 1, 0)
+            self._last[rows] = losses[:, 1]
+            self._rows, self._losses, self._count = [], [], 0
 
     def order(self) -> Int64[Tensor, " size"]:
         """Return the rows of the samples of this epoch."""
@@ -82,25 +89,33 @@ class HardSamples(Sampler[int]):
             passes.append(rows[~easy[rows] | (generator.random(self.size) >= fraction)])
         return torch.from_numpy(np.concatenate(passes)[: self.size])
 
-    def learn(self, rows: Int64[Tensor, " B"], losses: Float32[Tensor, " B"]) -> None:
-        """Read the losses of a batch: the rows of its samples and one loss per sample, which are not changed.
+    def learn(
+        self, rows: Int64[Tensor, " B"], losses: Float32[Tensor, " N"], targets: Float32[Tensor, "N classes"] | None = None
+    ) -> None:
+        """Read the losses of a batch, one per sample; they are not changed.
 
-        Of soft targets, subtract their entropy from the losses, as `outspan.excess_loss` does. Rows on a GPU make the host
-        wait for it.
+        If the policy returned several augmentations of each sample, their losses must be adjacent, as those of `Uncertain`
+        are. `targets` are soft targets: the part of the loss that they make unavoidable does not make a sample hard. Rows on
+        a GPU make the host wait for it.
         """
         if not self.store:
             return
-        if rows.ndim != 1 or rows.shape != losses.shape:
-            problem = f"losses must be one per row, got {describe(losses)} for {describe(rows)}"
+        if not isinstance(rows, Tensor) or rows.ndim != 1 or rows.is_floating_point():
+            raise ValueError(f"rows must be a tensor of whole numbers [B], got {describe(rows)}")
+        if losses.ndim != 1 or not len(rows) or len(losses) % len(rows):
+            problem = f"losses must be one per sample, got {describe(losses)} for {len(rows)} samples"
             raise ValueError(f'{problem}: compute them with reduction="none"')
-        rows = rows.cpu()
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self.size:
+        rows = rows.cpu().long()
+        if not 0 <= int(rows.min()) <= int(rows.max()) < self.size:
             raise ValueError(f"rows must lie in [0, {self.size - 1}], got {int(rows.min())} to {int(rows.max())}")
-        if sum(map(len, self._rows)) + len(rows) > self.size:
+        if self._count + len(rows) > self.size:
             problem = f"epoch {self.epoch} has {self.size} samples and got the losses of more"
             raise ValueError(f"{problem}: call set_epoch(epoch) at the start of each epoch")
+        losses = losses.detach().float()
+        excess = losses if targets is None else excess_loss(losses, targets)
         self._rows.append(rows)
-        self._losses.append(losses.detach().float())
+        self._losses.append(torch.stack([losses, excess], 1).view(len(rows), -1, 2).mean(1))
+        self._count += len(rows)
 
     def confidence(self, rows: Int64[Tensor, " B"]) -> Float32[Tensor, " B"]:
         """Return the probability that the model gave to the label of each sample, before this epoch; 0 for new samples.
@@ -116,25 +131,23 @@ class HardSamples(Sampler[int]):
 
     def _fraction(self) -> float:
         """Return the fraction of the easy samples that this epoch leaves out."""
-        twice = self._before != _UNSEEN
-        if not self.skip or not twice.any() or self.epoch >= (1 - _LAST_EPOCHS) * self.epochs:
+        if not self.skip or self.epoch < 2 or self.epoch + 1 > (1 - _LAST_EPOCHS) * self.epochs:
             return 0.0
-        chance = math.log(self.classes)  # the loss of a prediction by chance
-        wrong = float(((self._before > chance) & (self._last > chance))[twice].mean())
+        wrong = float((self._wrong >= 2).mean())
         return self.skip * min(max((_MANY_WRONG - wrong) / (_MANY_WRONG - _FEW_WRONG), 0.0), 1.0)
 
     def _easy(self) -> np.ndarray:
         """Return which samples are easy, bool [size]."""
         seen = self._last != _UNSEEN
-        return seen & (self._last < self._last[seen].mean()) if seen.any() else seen
+        return seen & (self._last < self._last[seen].mean(dtype=np.float64)) if seen.any() else seen
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that a checkpoint must store; none if no losses are stored."""
         if not self.store:
             return {}
         rows = torch.cat([*self._rows, torch.full((self.size,), -1)])[: self.size]
-        losses = torch.cat([*(losses.cpu() for losses in self._losses), torch.zeros(self.size)])[: self.size]
-        stored = {"last": torch.from_numpy(self._last.copy()), "before": torch.from_numpy(self._before.copy())}
+        losses = torch.cat([*(part.cpu() for part in self._losses), torch.zeros(self.size, 2)])[: self.size]
+        stored = {"last": torch.from_numpy(self._last.copy()), "wrong": torch.from_numpy(self._wrong.copy())}
         return {**stored, "epoch": torch.tensor(self.epoch), "rows": rows, "losses": losses}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -142,8 +155,11 @@ class HardSamples(Sampler[int]):
         check_state(self.state_dict(), state, "samples")
         if not self.store:
             return
-        seen = int((state["rows"] >= 0).sum())
-        if int(state["rows"].max()) >= self.size or bool((state["rows"][:seen] < 0).any()) or int(state["epoch"]) < 0:
-            raise ValueError("the checkpoint's tensors 'samples.rows' and 'samples.epoch' are not those of a run")
-        self.epoch, self._last, self._before = int(state["epoch"]), *(state[name].numpy().copy() for name in ("last", "before"))
-        self._rows, self._losses = [state["rows"][:seen].clone()], [state["losses"][:seen].clone()]
+        state = {name: tensor.cpu().clone() for name, tensor in state.items()}
+        rows, seen = state["rows"], int((state["rows"] >= 0).sum())
+        is_order = int(rows.max()) < self.size and not bool((rows[:seen] < 0).any())
+        are_losses = all(bool(state[name].isfinite().all()) for name in ("last", "losses"))
+        if not is_order or not are_losses or int(state["wrong"].min()) < 0 or int(state["epoch"]) < 0:
+            raise ValueError("the checkpoint's tensors 'samples.*' are not those of a run")
+        self.epoch, self._last, self._wrong = int(state["epoch"]), state["last"].numpy(), state["wrong"].numpy()
+        self._rows, self._losses, self._count = ([rows[:seen]], [state["losses"][:seen]], seen) if seen else ([], [], 0)

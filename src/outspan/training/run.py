@@ -13,7 +13,6 @@ from torch import Tensor
 from outspan.config import Recipe, changed_keys, write_recipe
 from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
-from outspan.policies.losses import excess_loss
 from outspan.policies.protocols import LearningPolicy
 from outspan.training import Diverged, checkpoint, compositions
 from outspan.training.logits import accuracy
@@ -116,7 +115,8 @@ class Run:
         """Return the inputs and labels of an epoch in its random order, from batch `start` to the end of the epoch or run."""
         train, seed = self.setup.splits.train, self.recipe.seed
         self.setup.learner.model.train()
-        self.setup.samples.set_epoch(epoch)
+        if start == 0 or not self.setup.samples.store:  # otherwise the losses so far would change the order of this epoch
+            self.setup.samples.set_epoch(epoch)
         crops = (seed, epoch) if self.recipe.crop == "resized" else None
         rows = train.divide(self.setup.samples.order(), self.recipe.batch)[start : self.steps - epoch * self.epoch_steps]
         self._epoch_rows = iter(rows)
@@ -140,15 +140,9 @@ class Run:
         losses = take_step(self.state, self.setup.learner, self.recipe, batch, lr)
         if self.learning_policy is not None:
             self.learning_policy.learn(losses, step=self.step)
-        self._learn_samples(losses, batch.targets)
+        self.setup.samples.learn(self._rows, losses, batch.targets)
         self.state.step += 1
         self.loss_queue.add(Outcome(self.step - 1, losses.mean(), batch.drawn, batch.chosen, batch.losses))
-
-    def _learn_samples(self, losses: Tensor, targets: Tensor) -> None:
-        """Let the choice of samples see the losses; a policy may train on several augmentations of each."""
-        if self.setup.samples.store:
-            excess = excess_loss(losses, targets, smoothing=self.recipe.label_smoothing)
-            self.setup.samples.learn(self._rows, excess.view(len(self._rows), -1).mean(1))
 
     def _read(self, outcome: Outcome, loss: float) -> float:
         """Add the loss of a step and the compositions that it has chosen to the sums of the epoch."""

@@ -1,5 +1,6 @@
 """The documentation agrees with the code: formulas are read from a page and evaluated."""
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -145,3 +146,9 @@ def test_the_documented_ends_of_pba(tmp_path):
     largest = {name: plan.levels[plan.ops == plan.names.index(name)].max() for name in ("posterize", "cutout")}
     units = {name: float(TRANSFORMS[name].rest + TRANSFORMS[name].span * level) for name, level in largest.items()}
     assert units == {"posterize": 0.0, "cutout": 0.5}
+
+
+def test_the_page_on_policies_is_written_from_the_result_file(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS.parent / "benchmarks")
+    which_policy = importlib.import_module("which_policy")
+    assert (DOCS / "which-policy.md").read_text(encoding="utf-8") == which_policy.page(which_policy.read_cells())

@@ -1,11 +1,17 @@
 """What a data set is: `Data` after it is read, and `DataSetEntry`, its entry in the table `SETS`, before."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from outspan.data.splits import Samples
 from outspan.messages import shown
+
+
+def root() -> Path:
+    """Return the folder that holds all data sets: $OUTSPAN_DATA, or ~/.cache/outspan."""
+    return Path(os.environ.get("OUTSPAN_DATA") or Path.home() / ".cache" / "outspan")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,19 +1,37 @@
 """Folders of image files: which splits and classes they have. No image is read here."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from outspan.data.dividing import pick_test_rows
+from outspan.data.listings import Entry, Stamp, recall, stamp
 from outspan.shapes import Int64
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
-Listing = tuple[list[Path], Int64[Tensor, "..."]]  # files and their labels
+Listing = tuple[Sequence[Path], Int64[Tensor, "..."]]  # files and their labels
 _VALIDATION = ("val", "valid", "validation")  # names of the validation folder
 _SPLITS = {"train", "training", "test", "testing", *_VALIDATION}
+
+
+@dataclass(frozen=True, eq=False)
+class Paths(Sequence[Path]):
+    """Files below a folder. A path is created when it is needed: a million paths would take seconds."""
+
+    folder: Path
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+        return len(self.names)
+
+    def __getitem__(self, row: int) -> Path:  # pyright: ignore[reportIncompatibleMethodOverride], no slices
+        """Return the path of a file."""
+        return self.folder / self.names[row]
 
 
 def list_folder(path: Path) -> tuple[Listing, Listing, Listing | None, tuple[str, ...]]:
@@ -24,10 +42,10 @@ def list_folder(path: Path) -> tuple[Listing, Listing, Listing | None, tuple[str
     """
     if is_undivided(path):
         classes = _classes(path)
-        files, labels = _list_split(path, classes)
-        picked = pick_test_rows([file.relative_to(path).as_posix() for file in files], labels.tolist())
-        sides = [[i for i in range(len(files)) if (i in picked) == testing] for testing in (False, True)]
-        train, test = (([files[i] for i in side], labels[side]) for side in sides)
+        names, labels = _list_names(path, classes)
+        picked = pick_test_rows(names, labels.tolist())
+        sides = [[i for i in range(len(names)) if (i in picked) == testing] for testing in (False, True)]
+        train, test = ((Paths(path, [names[i] for i in side]), labels[side]) for side in sides)
         return train, test, None, classes
     validation = next((path / name for name in _VALIDATION if (path / name).is_dir()), None)
     test_folder = path / "test" if (path / "test").is_dir() else validation or path / "val"
@@ -62,8 +80,7 @@ def is_undivided(path: Path) -> bool:
     if not path.is_dir():
         return False
     classes = _classes(path)
-    files = (file for name in classes for file in (path / name).iterdir())  # not deeper: a split contains class folders
-    return not {name.casefold() for name in classes} & _SPLITS and any(file.suffix.lower() in SUFFIXES for file in files)
+    return not {name.casefold() for name in classes} & _SPLITS and any(_has_image(path / name) for name in classes)
 
 
 def has_images(path: Path) -> bool:
@@ -74,9 +91,38 @@ def has_images(path: Path) -> bool:
 
 def files_below(folder: Path, suffixes: Collection[str]) -> Iterator[Path]:
     """Return the files with these suffixes at any depth below a folder, in no order, without hidden ones."""
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name[0] != "."]
-        yield from (Path(parent, name) for name in names if name[0] != "." and os.path.splitext(name)[1].lower() in suffixes)
+    return (folder / name for name in _names_below(folder, suffixes, {}))
+
+
+def _names_below(folder: Path, suffixes: Collection[str], stamps: dict[str, Stamp]) -> Iterator[str]:
+    """Return the same files as relative names. The stamp of each folder is added before the folder is listed."""
+    parents = [""]
+    while parents:
+        parent = parents.pop()
+        try:
+            stamps[parent] = stamp(folder / parent)
+            with os.scandir(folder / parent) as entries:
+                for entry in entries:
+                    if entry.name[0] == ".":
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        parents.append(f"{parent}{entry.name}/")
+                    elif _is_image(entry.name, suffixes) and not (entry.is_symlink() and os.path.isdir(entry)):
+                        yield parent + entry.name
+        except (FileNotFoundError, NotADirectoryError):  # the caller refuses a class without images
+            continue
+        except OSError as error:
+            raise ValueError(f"{folder / parent}: cannot be listed ({error.strerror})") from None
+
+
+def _is_image(name: str, suffixes: Collection[str] = SUFFIXES) -> bool:
+    return os.path.splitext(name)[1].lower() in suffixes
+
+
+def _has_image(folder: Path) -> bool:
+    """Return whether an image is in a folder itself, not deeper: a split contains class folders."""
+    with os.scandir(folder) as entries:
+        return any(_is_image(entry.name) for entry in entries)
 
 
 def _check_classes(split: Path, known: tuple[str, ...], title: str) -> tuple[str, ...]:
@@ -96,13 +142,26 @@ def _is_class(entry: Path) -> bool:
 
 
 def _list_split(split: Path, classes: tuple[str, ...]) -> Listing:
-    files, labels = [], []
-    for label, name in enumerate(classes):
-        members = sorted(files_below(split / name, SUFFIXES))
+    names, labels = _list_names(split, classes)
+    return Paths(split, names), labels
+
+
+def _list_names(split: Path, classes: tuple[str, ...]) -> tuple[list[str], Int64[Tensor, "..."]]:
+    """Return the names of the files of a split, such as "cat/1.png", class by class, and their labels."""
+    names, counts = [], []
+    for name, entry in zip(classes, recall(split, classes, _read_class), strict=True):
+        [members] = entry.columns
         if not members:
             raise ValueError(
                 f"{split / name}: an empty or missing class folder, expected images ({', '.join(sorted(SUFFIXES))})"
             )
-        files += members
-        labels += [label] * len(members)
-    return files, torch.tensor(labels)
+        names += [f"{name}/{member}" for member in members]
+        counts.append(len(members))
+    return names, torch.arange(len(classes)).repeat_interleave(torch.tensor(counts))
+
+
+def _read_class(folder: Path) -> Entry:
+    """Return the files of a class folder in the order of their paths, part by part: a NUL is in no name and sorts first."""
+    stamps: dict[str, Stamp] = {}
+    names = sorted(_names_below(folder, SUFFIXES, stamps), key=lambda name: name.replace("/", "\0"))
+    return Entry(stamps, [names])

@@ -68,7 +68,7 @@ class Files:
 
     def take(self, rows: Tensor) -> "Files":
         """Return a subset of the images."""
-        return replace(self, paths=[self.paths[row] for row in rows.tolist()], labels=self.labels[rows])
+        return replace(self, paths=_Picked(self.paths, rows), labels=self.labels[rows])
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> "Files":
         """Return it unchanged: it is ready for batches."""
@@ -138,6 +138,20 @@ class Files:
         for images, _ in self.batches(rows.split(100), torch.device("cpu")):
             counts += histogram(images)
         return moments(counts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Picked(Sequence[Path]):
+    """Some of many paths, which are created when they are needed."""
+
+    paths: Sequence[Path]
+    rows: Int64[Tensor, " N"]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: int) -> Path:  # pyright: ignore[reportIncompatibleMethodOverride], no slices
+        return self.paths[int(self.rows[row])]
 
 
 def _cores() -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 from outspan import rng
 from outspan.config import Recipe
 from outspan.data import published
-from outspan.data.dataset import Data, DataSetEntry, ReadOptions, Source
+from outspan.data.dataset import Data, DataSetEntry, ReadOptions, Source, root
 from outspan.data.formats import find_format
 from outspan.data.splits import Samples
 from outspan.files import absolute, expand_home
@@ -80,11 +80,6 @@ SETS: Mapping[str, DataSetEntry] = MappingProxyType(
         ),
     }
 )
-
-
-def root() -> Path:
-    """Return the folder that holds all data sets: $OUTSPAN_DATA, or ~/.cache/outspan."""
-    return Path(os.environ.get("OUTSPAN_DATA") or Path.home() / ".cache" / "outspan")
 
 
 def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:

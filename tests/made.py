@@ -1,8 +1,12 @@
 """Write small files in the official formats of the data sets."""
 
+import io
 import struct
+import tarfile
 import zlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -74,6 +78,38 @@ def make_folder(folder: Path, *, classes: tuple[str, ...] = ("n01440764", "n0144
             for i in range(count):
                 pixels = DRAW.integers(0, 256, (40 + 7 * i, 60 - 5 * i, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / split / name / f"{name}_{i}.JPEG")
+
+
+def write_shard(path: Path, files: Sequence[tuple[str, bytes]], **options: Any) -> Path:
+    """Write a tar file with these names and contents."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w", **options) as archive:
+        for name, content in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+def png(number: int) -> bytes:
+    """Return a small image as a PNG file. The number determines its size and its pixels."""
+    draw = np.random.Generator(np.random.Philox(number))
+    file = io.BytesIO()
+    Image.fromarray(draw.integers(0, 256, (9 + number % 4, 8 + number % 3, 3), dtype=np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def samples(numbers: Iterable[int]) -> list[tuple[str, bytes]]:
+    """Return the files of samples of three classes as in a shard of WebDataset."""
+    return [file for i in numbers for file in ((f"{i:06}.png", png(i)), (f"{i:06}.cls", b"%d\n" % (i % 3)))]
+
+
+def make_shards(root: Path, count: int = 60, shards: int = 3) -> str:
+    """Write a number of samples of three classes to shards and return their pattern."""
+    each = count // shards
+    for i in range(shards):
+        write_shard(root / f"shard-{i:03}.tar", samples(range(i * each, (i + 1) * each)))
+    return str(root / f"shard-{{000..{shards - 1:03}}}.tar")
 
 
 def _bytes(count: int) -> np.ndarray:

@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from made import make_folder, make_official
+from made import make_folder, make_official, make_shards
 from outspan.config import tomllib
 from outspan.reproduce import status
 from outspan.text import backtranslation
@@ -68,6 +68,7 @@ def user_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(status, "HOME", tmp_path)
     (tmp_path / "docs").mkdir()  # some commands write figures there
     make_folder(tmp_path / "path" / "to" / "folder", train=8, test=4)
+    make_shards(tmp_path / "path" / "to", shards=10)
     for name in ("new.jpg", "my.png", "more/one.jpg", "pictures/one.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.new("RGB", (40, 40), (200, 30, 30)).save(tmp_path / name)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from outspan.recipe_keys import RecipeKeys
 
 DATA_HELP = (
-    "Data set name (digits, mnist, cifar10, …), image folder or .npz file. For text: imdb, a .csv, .tsv or .jsonl file, "
-    "or a folder."
+    'Data set name (digits, mnist, cifar10, …), image folder, .npz file or tar shards ("shard-{000..099}.tar"). '
+    "For text: imdb, a .csv, .tsv or .jsonl file, or a folder."
 )
 MODEL_HELP = "Model: mlp, convnet, wide_resnet-28-2, … or timm:NAME. For text: a Hugging Face Hub name or a local folder."
 _SET_HELP = "Set a recipe key, e.g. --set lr=0.2. Can be repeated. All keys (docs/training.md#recipes): "
@@ -53,7 +53,7 @@ StudySet = Annotated[  # the other keys are set by the study
     typer.Option("--set", metavar="KEY=VALUE", help=f"{_SET_HELP}{', '.join(StudyKeys.__annotations__)}."),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Number of parallel training processes, one thread each.")]
-SkipBad = Annotated[int, typer.Option(min=0, help="Tolerate up to N unreadable files in an image folder.")]
+SkipBad = Annotated[int, typer.Option(min=0, help="Tolerate up to N unreadable files in an image folder or in tar shards.")]
 
 
 def as_changes(**options: str | None) -> list[str]:

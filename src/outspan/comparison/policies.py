@@ -75,7 +75,7 @@ def compare(
         step_seconds: With `equal="time"`, the seconds of a step by policy. By default they are measured.
         jobs: Number of parallel processes, with one thread each.
         device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
-        skip_bad: Tolerate up to this number of unreadable files in an image folder.
+        skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
         watch: Shows progress. Called with the title of each run, e.g. "random, seed 0". It must return a context manager
             that yields the `on_step` callback of this run (see `outspan.train`), or None.
         **keys: Keys of the recipe, e.g. `data="digits"`, `epochs=5`. They override those of `recipe`.

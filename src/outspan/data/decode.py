@@ -4,13 +4,13 @@ import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from outspan.data.members import ImageFile, Member
 from outspan.files import check_regular
 from outspan.messages import first_line
 from outspan.shapes import UInt8
@@ -36,14 +36,14 @@ _DECODING_ERRORS = (
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Image.Image]:
+def opened(path: ImageFile) -> Iterator[Image.Image]:
     """Open an image file from an untrusted source."""
-    check_regular(path)
+    check_regular(path.parent if isinstance(path, Member) else path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # damaged metadata does not matter if the pixels can be read
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_FORMATS) as file:
+            with Image.open(path.open() if isinstance(path, Member) else path, formats=_FORMATS) as file:
                 if file.mode[0] in "IF":
                     raise ValueError(f"pixels of more than 8 bits, mode {file.mode!r}: convert it first")
                 if file.width * file.height > _MAX_PIXELS:
@@ -53,6 +53,8 @@ def opened(path: Path) -> Iterator[Image.Image]:
         raise ValueError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise ValueError(f"{path}: is a folder, not an image") from None
+    except UnidentifiedImageError:  # the message of Pillow names an object for a member of a tar file
+        raise ValueError(f"{path}: cannot be read as an image (damaged, or none of {', '.join(_FORMATS)})") from None
     except _DECODING_ERRORS as error:
         raise ValueError(f"{path}: cannot be read as an image ({first_line(error)})") from None
 
@@ -65,13 +67,13 @@ def center_box(width: int, height: int, to_width: int, to_height: int) -> tuple[
     return width / 2 - half_x, height / 2 - half_y, width / 2 + half_x, height / 2 + half_y
 
 
-def read_fitted(path: Path, height: int, width: int) -> UInt8[Tensor, "3 H W"]:
+def read_fitted(path: ImageFile, height: int, width: int) -> UInt8[Tensor, "3 H W"]:
     """Return an image as RGB: the largest centered box with the aspect ratio of this size, resized."""
     with opened(path) as file:
         return _resized(file, center_box(file.width, file.height, width, height), height, width)
 
 
-def read_cropped(path: Path, size: int, place: list[float]) -> UInt8[Tensor, "3 H W"]:
+def read_cropped(path: ImageFile, size: int, place: list[float]) -> UInt8[Tensor, "3 H W"]:
     """Return an image as RGB: the box of a random resized crop at this place, resized."""
     with opened(path) as file:
         return _resized(file, crop_box(place, file.width, file.height), size, size)

@@ -14,6 +14,7 @@ from outspan.shapes import Int64
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
 Listing = tuple[Sequence[Path], Int64[Tensor, "..."]]  # files and their labels
+_WORTH_STORING = 10_000  # fewer files are listed faster than a user notices
 _VALIDATION = ("val", "valid", "validation")  # names of the validation folder
 _SPLITS = {"train", "training", "test", "testing", *_VALIDATION}
 
@@ -149,7 +150,7 @@ def _list_split(split: Path, classes: tuple[str, ...]) -> Listing:
 def _list_names(split: Path, classes: tuple[str, ...]) -> tuple[list[str], Int64[Tensor, "..."]]:
     """Return the names of the files of a split, such as "cat/1.png", class by class, and their labels."""
     names, counts = [], []
-    for name, entry in zip(classes, recall(split, classes, _read_class), strict=True):
+    for name, entry in zip(classes, recall(split, classes, _read_class, least=_WORTH_STORING), strict=True):
         [members] = entry.columns
         if not members:
             raise ValueError(

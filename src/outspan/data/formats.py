@@ -1,10 +1,10 @@
-"""The formats of data at a path, `FORMATS`: texts, an .npz file of images, and a folder of images."""
+"""The formats of data at a path, `FORMATS`: texts, an .npz file of images, tar shards of images, and a folder of images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from outspan.data import folders, published, tables
+from outspan.data import folders, published, shards, tables
 from outspan.data.dataset import Data, ReadOptions
 from outspan.data.image_files import Files
 from outspan.data.splits import Samples
@@ -36,6 +36,10 @@ def _read_whole_folder(path: Path, classes: tuple[str, ...], options: ReadOption
     return Files(*folders.list_whole(path, classes), options.size, skip_bad=options.skip_bad)
 
 
+def _read_whole_shards(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:
+    return Files(*shards.list_shards(path), options.size, skip_bad=options.skip_bad)
+
+
 _IMAGE_FOLDER = PathFormat(
     "images",
     Path.is_dir,
@@ -49,6 +53,9 @@ FORMATS = (
     replace(_IMAGE_FOLDER, matches=folders.has_images),
     PathFormat("texts", tables.is_text, _read_texts, is_undivided=Path.is_file, read_whole=_read_whole_table),
     PathFormat("images", lambda path: path.suffix == ".npz", lambda name, path, options: published.read_arrays(name, path)),
+    PathFormat(
+        "images", shards.is_shards, published.read_shards, is_undivided=lambda path: True, read_whole=_read_whole_shards
+    ),
     _IMAGE_FOLDER,
 )
 

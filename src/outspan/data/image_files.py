@@ -1,6 +1,5 @@
 """Image files as a split: each image is decoded when a batch needs it."""
 
-import filecmp
 import hashlib
 import os
 import warnings
@@ -8,7 +7,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -19,6 +17,7 @@ from outspan import rng
 from outspan.children import follow_parent, get_context
 from outspan.config import Recipe
 from outspan.data.decode import read_cropped, read_fitted
+from outspan.data.members import ImageFile
 from outspan.data.model_checks import check_takes_images
 from outspan.data.splits import Crops, Statistics, histogram, moments
 from outspan.shapes import Int64
@@ -29,17 +28,17 @@ _MIN_FILES_FOR_WORKERS = 257  # for fewer files, starting workers takes longer t
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """Image files and their labels. Each image is decoded when a batch needs it, as `size` x `size` RGB.
+    """Image files, or images in tar files, and their labels. An image is decoded when a batch needs it.
 
-    Up to `skip_bad` files may be unreadable: each is replaced by the next file of the same class.
+    It is then RGB of `size` x `size`. Up to `skip_bad` images may be unreadable: each is replaced by the next one of its class.
     """
 
-    paths: Sequence[Path] = field(repr=False)
+    paths: Sequence[ImageFile] = field(repr=False)
     labels: Int64[Tensor, " N"]
     size: int
     workers: int = field(default_factory=lambda: min(8, _cores()))
     skip_bad: int = 0
-    bad: set[Path] = field(default_factory=set, repr=False)  # the unreadable files so far
+    bad: set[ImageFile] = field(default_factory=set, repr=False)  # the unreadable files so far
     noun: ClassVar[str] = "images"
     is_croppable: ClassVar[bool] = True
 
@@ -141,16 +140,16 @@ class Files:
 
 
 @dataclass(frozen=True, eq=False)
-class _Picked(Sequence[Path]):
+class _Picked(Sequence[ImageFile]):
     """Some of many paths, which are created when they are needed."""
 
-    paths: Sequence[Path]
+    paths: Sequence[ImageFile]
     rows: Int64[Tensor, " N"]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, row: int) -> Path:  # pyright: ignore[reportIncompatibleMethodOverride], no slices
+    def __getitem__(self, row: int) -> ImageFile:  # pyright: ignore[reportIncompatibleMethodOverride], no slices
         return self.paths[int(self.rows[row])]
 
 
@@ -162,7 +161,7 @@ def _cores() -> int:
 class _FileKey:
     """A key of a file. Copies have equal keys: the contents are compared if name, folder name and size are the same."""
 
-    path: Path
+    path: ImageFile
     identity: Hashable
 
     def __hash__(self) -> int:
@@ -171,7 +170,7 @@ class _FileKey:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _FileKey) or self.identity != other.identity:
             return False
-        return filecmp.cmp(self.path, other.path, shallow=False)
+        return self.path.read_bytes() == other.path.read_bytes()
 
 
 class _Decoded(Dataset):  # type: ignore[type-arg]

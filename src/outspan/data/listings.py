@@ -1,4 +1,4 @@
-"""Listings of large folders, which are stored for the next start. They are only a cache and may be deleted at any time."""
+"""Listings of large folders and of tar files, stored for the next start. They are a cache and may be deleted at any time."""
 
 import hashlib
 import json
@@ -15,7 +15,6 @@ from outspan.files import write_whole
 
 Stamp = list[int]  # when a file or folder was modified and changed, in ns, and its size
 _FORMAT = "outspan listing 1"
-_WORTH_STORING = 10_000  # fewer items are listed faster than a user notices
 # Rule: an entry is stored only if nothing in it was modified in the last 10 s before it was listed. Some file systems store
 # times in steps of 1 or 2 s, and the clock of a file server may be off. A second change in the same step would not be noticed.
 _SETTLED = 10 * 10**9
@@ -48,15 +47,18 @@ def stamp(path: Path) -> Stamp:
     return [status.st_mtime_ns, status.st_ctime_ns, status.st_size]
 
 
-def recall(folder: Path, names: Sequence[str], read: Callable[[Path], Entry]) -> list[Entry]:
-    """Return the entry of each name in a folder: the stored one if it is current, otherwise the one that `read` returns."""
+def recall(folder: Path, names: Sequence[str], read: Callable[[Path], Entry], *, least: int) -> list[Entry]:
+    """Return the entry of each name in a folder: the stored one if it is current, otherwise the one that `read` returns.
+
+    New entries are stored if all entries together have at least this number of values.
+    """
     start = time.time_ns()
     folder = folder.resolve()
     stored = _load(folder)
     kept = {name: stored[name] for name in names if name in stored and stored[name].is_current(folder / name)}
     entries = {name: kept.get(name) or read(folder / name) for name in names}
     added = {name: entry for name, entry in entries.items() if name not in kept and entry.is_settled(start)}
-    if added and sum(len(entry.columns[0]) for entry in entries.values()) >= _WORTH_STORING:
+    if added and sum(len(entry.columns[0]) for entry in entries.values()) >= least:
         _store(folder, kept | added)
     return [entries[name] for name in names]
 

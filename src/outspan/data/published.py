@@ -4,12 +4,15 @@ import warnings
 from importlib.resources import files
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from outspan.data.dataset import Data, ReadOptions
+from outspan.data.dividing import pick_test_rows
 from outspan.data.folders import list_folder
 from outspan.data.image_files import Files
 from outspan.data.readers import read_cifar, read_idx, read_npz, read_svhn
+from outspan.data.shards import list_shards
 from outspan.data.splits import InMemory
 from outspan.data.tables import read_documents
 
@@ -85,12 +88,29 @@ def read_arrays(name: str, path: Path) -> Data:
         return InMemory(images, labels)
 
     train, test = split("train", train_images, train_labels), split("test", test_images, test_labels)
-    count = int(train.labels.max()) + 1 if len(train) else 0
+    return Data(name, train, test, _number_classes(name, train.labels, test.labels))
+
+
+def read_shards(name: str, path: Path, options: ReadOptions) -> Data:
+    """Return the images of tar shards. About a fifth of them is for testing, picked by their names."""
+    members, labels = list_shards(path)
+    whole = Files(members, labels, options.size, skip_bad=options.skip_bad)
+    shards = [shard.name for shard in members.shards]
+    names = [f"{shards[number]}/{key}" for number, key in zip(members.numbers.tolist(), members.names, strict=True)]
+    is_test = torch.zeros(len(whole), dtype=torch.bool)
+    is_test[list(pick_test_rows(names, labels.tolist()))] = True
+    train, test = (whole.take(rows.nonzero().squeeze(1)) for rows in (~is_test, is_test))
+    return Data(name, train, test, _number_classes(name, labels))
+
+
+def _number_classes(name: str, labels: Tensor, more: Tensor | None = None) -> tuple[str, ...]:
+    """Return the numbers from 0 to the largest label as classes. Warn if some of them are in neither of the labels."""
+    count = int(labels.max()) + 1 if len(labels) else 0
     if count > _MAX_CLASSES:
         raise ValueError(f"{name}: labels must lie below {_MAX_CLASSES:,}, got {count - 1}")
-    present = {*train.labels.tolist(), *test.labels.tolist()}
+    present = {*labels.tolist(), *(() if more is None else more.tolist())}
     if missing := [str(label) for label in range(count) if label not in present]:
         how = "subtract 1 from all labels" if missing == ["0"] else "number the classes without gaps"
         classes = f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}"
-        warnings.warn(f"{name}: no image has label {classes}, but each label below {count} is a class: {how}", stacklevel=2)
-    return Data(name, train, test, tuple(map(str, range(count))))
+        warnings.warn(f"{name}: no image has label {classes}, but each label below {count} is a class: {how}", stacklevel=3)
+    return tuple(map(str, range(count)))

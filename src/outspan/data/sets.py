@@ -14,6 +14,7 @@ from outspan.config import Recipe
 from outspan.data import published
 from outspan.data.dataset import Data, DataSetEntry, ReadOptions, Source, root
 from outspan.data.formats import find_format
+from outspan.data.shards import expand, is_shards
 from outspan.data.splits import Samples
 from outspan.files import absolute, expand_home
 from outspan.messages import shown, unknown
@@ -87,7 +88,9 @@ def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
     columns = recipe.text_column, recipe.label_column
     data = load(recipe.data, size=recipe.size, skip_bad=skip_bad, columns=columns)
     if recipe.crop == "resized" and not data.train.is_croppable:
-        raise ValueError(f"crop 'resized' is for an image folder, whose images differ in size, got data {shown(recipe.data)}")
+        raise ValueError(
+            f"crop 'resized' is for an image folder or shards, whose images differ in size, got {shown(recipe.data)}"
+        )
     if recipe.fraction == 1:
         return data
 
@@ -104,10 +107,11 @@ def _spaced(count: int, fraction: float, least: int) -> Tensor:
 
 
 def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tuple[str, str] = ("text", "label")) -> Data:
-    """Return a data set by name, or from a path: an `.npz` file, or a folder with train/class/ and val/class/, or class/ only.
+    """Return a data set by name, or from a path: an `.npz` file, shards, a folder with train/class/ and val/class/ or class/.
 
-    `size` is for folders, whose images differ: they are resized by the short side and cropped in the center. Up to `skip_bad`
-    of their files may be unreadable. Text is a table (CSV, TSV, JSONL) with these columns, a folder with a train and a test
+    Shards are tar files in the layout of WebDataset, such as `shard-{000..099}.tar`. `size` is for folders and shards, whose
+    images differ: they are resized by the short side and cropped in the center. Up to `skip_bad` of their files may be
+    unreadable. Text is a table (CSV, TSV, JSONL) with these columns, a folder with a train and a test
     table, or folders of classes with .txt files.
     """
     options = ReadOptions(size or 224, skip_bad, *columns)
@@ -119,10 +123,12 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
     if (path_format := find_format(path)) is not None:
         return path_format.read(name, path, options)
     if path.is_file():
-        raise ValueError(f"{name}: a file; data must be a folder, an .npz file, or for text a .csv, .tsv or .jsonl file")
+        raise ValueError(
+            f"{name}: a file; data must be a folder, an .npz file, .tar shards, or for text a .csv, .tsv or .jsonl file"
+        )
     if os.sep in name:
         raise ValueError(f"{name}: no such file or folder")
-    raise unknown("data set", name, SETS, "a folder", "an .npz file", "a .csv, .tsv or .jsonl file")
+    raise unknown("data set", name, SETS, "a folder", "an .npz file", ".tar shards", "a .csv, .tsv or .jsonl file")
 
 
 def _root_of(name: str) -> Path:
@@ -142,10 +148,16 @@ def _how_to_get(name: str) -> str:
 
 
 def locate(name: str) -> str:
-    """Return the absolute path of data that is a file or folder. Any other name is returned unchanged."""
+    """Return the absolute path of data that is a file, a folder or shards. Any other name is returned unchanged."""
     if name in SETS and not (SETS[name].is_local and Path(name).exists()):
         return name
-    return absolute(name)
+    path = expand_home(name)
+    return str(path.resolve()) if is_shards(path) else absolute(name)
+
+
+def is_gone(name: str) -> bool:
+    """Return whether data at an absolute path no longer exists."""
+    return Path(name).is_absolute() and not all(path.exists() for path in expand(Path(name)))
 
 
 def noun_of(name: str) -> str:
@@ -163,7 +175,7 @@ def check_data_holds(name: str, noun: str, purpose: str) -> None:
 
 
 def is_undivided(name: str) -> bool:
-    """Return whether data has no test split of its own: a table, or a folder of class folders."""
+    """Return whether data has no test split of its own: a table, shards, or a folder of class folders."""
     path_format = None if name in SETS else find_format(Path(name))
     return path_format is not None and path_format.is_undivided(Path(name))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from outspan import models
 from outspan.data.dataset import Data, count_copies
-from outspan.data.sets import check_data_holds, has_test_only, hold_out, is_undivided, load_for, load_whole
+from outspan.data.sets import check_data_holds, has_test_only, hold_out, is_gone, is_undivided, load_for, load_whole
 from outspan.data.splits import Samples, Split
 from outspan.shapes import describe
 from outspan.training.provenance import check_same_value
@@ -93,9 +93,8 @@ def _prepare_own(run: Trained, skip_bad: int) -> EvaluationData:
 
 def _load_own(run: Trained, skip_bad: int) -> tuple[Data, Part]:
     """Return the data of the run."""
-    path = Path(run.recipe.data)
-    if path.is_absolute() and not path.exists():
-        raise ValueError(f"{path}: no longer exists; pass --data with its new path")
+    if is_gone(run.recipe.data):
+        raise ValueError(f"{run.recipe.data}: no longer exists; pass --data with its new path")
     return load_for(run.recipe, skip_bad=skip_bad), Part.HELD_OUT if is_undivided(run.recipe.data) else Part.SPLIT
 
 
@@ -134,8 +133,7 @@ def _load_divided(run: Trained, name: str, skip_bad: int) -> Data | None:
 
 def _count_trained_on(run: Trained, test: Samples) -> int:
     """Return how many of the tested samples the run was trained on; 0 if its data no longer exists or has changed."""
-    path = Path(run.recipe.data)
-    if path.is_absolute() and not path.exists():
+    if is_gone(run.recipe.data):
         return 0
     try:
         train = hold_out(load_for(run.recipe).train, run.recipe.validation, run.recipe.seed)[0]

@@ -54,7 +54,7 @@ def train(
         graphs: On a GPU, record the steps as CUDA graphs.
         deterministic: On a GPU, make results bit-identical between runs; slower.
         tensorboard: Also write TensorBoard events.
-        skip_bad: Tolerate up to this number of unreadable files in an image folder.
+        skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
         save_every: Seconds between checkpoints, or more if saving would take over 5 % of the time. 0: save after every step.
         on_begin: Called with a description of the run before its first step.
         on_step: Called with a `Progress` after every step. If it returns True, the run saves and raises `Stopped`.

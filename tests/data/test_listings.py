@@ -76,7 +76,7 @@ CHANGES = st.lists(
 def test_every_change_is_noticed(tmp_path, stored, monkeypatch):
     """The modification times of changed folders are set here, because two changes may follow within one step of the clock."""
     for module in (listings, folders):
-        monkeypatch.setattr(module, "stamp", lambda path: [os.stat(path).st_mtime_ns, 0, 0])
+        monkeypatch.setattr(module, "take_stamp", lambda path: [os.stat(path).st_mtime_ns, 0, 0])
     monkeypatch.setattr(listings, "_SETTLED", -60 * SECOND)
     monkeypatch.setattr(files.os, "fsync", lambda handle: None)  # slow
     times, trees = iter(range(10**18, 2 * 10**18, SECOND)), iter(range(1000))
@@ -143,7 +143,7 @@ def test_a_damaged_listing_is_ignored(tmp_path, stored, later, monkeypatch):
 def test_the_listing_of_another_folder_is_ignored(tmp_path, stored, monkeypatch):
     """Even if all times are equal."""
     for module in (listings, folders):
-        monkeypatch.setattr(module, "stamp", lambda path: [SECOND, SECOND, 0])
+        monkeypatch.setattr(module, "take_stamp", lambda path: [SECOND, SECOND, 0])
     root, other = make(tmp_path / "data"), make(tmp_path / "other")
     (other / "cats" / "1.png").unlink()
     listed(root)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from outspan.data.dividing import pick_test_rows
-from outspan.data.listings import Entry, Stamp, recall, stamp
+from outspan.data.listings import Entry, Stamp, recall, take_stamp
 from outspan.shapes import Int64
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
@@ -101,7 +101,7 @@ def _names_below(folder: Path, suffixes: Collection[str], stamps: dict[str, Stam
     while parents:
         parent = parents.pop()
         try:
-            stamps[parent] = stamp(folder / parent)
+            stamps[parent] = take_stamp(folder / parent)
             with os.scandir(folder / parent) as entries:
                 for entry in entries:
                     if entry.name[0] == ".":

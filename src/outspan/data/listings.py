@@ -14,7 +14,7 @@ from outspan.data.dataset import root
 from outspan.files import write_whole
 
 Stamp = list[int]  # when a file or folder was modified and changed, in ns, and its size
-_FORMAT = "outspan listing 1"
+_HEADER = "outspan listing 1"
 # Rule: an entry is stored only if nothing in it was modified in the last 10 s before it was listed. Some file systems store
 # times in steps of 1 or 2 s, and the clock of a file server may be off. A second change in the same step would not be noticed.
 _SETTLED = 10 * 10**9
@@ -30,7 +30,7 @@ class Entry:
     def is_current(self, path: Path) -> bool:
         """Return whether nothing has changed since."""
         try:
-            return bool(self.stamps) and all(stamp(path / name) == then for name, then in self.stamps.items())
+            return bool(self.stamps) and all(take_stamp(path / name) == then for name, then in self.stamps.items())
         except OSError:
             return False
 
@@ -41,7 +41,7 @@ class Entry:
         return bool(times) and all(modified > 0 and max(modified, changed) < start - _SETTLED for modified, changed in times)
 
 
-def stamp(path: Path) -> Stamp:
+def take_stamp(path: Path) -> Stamp:
     """Return what changes with a file, or with the list of names in a folder."""
     status = os.stat(path)
     return [status.st_mtime_ns, status.st_ctime_ns, status.st_size]
@@ -92,6 +92,6 @@ def _store(folder: Path, entries: Mapping[str, Entry]) -> None:
 
 
 def _digest(folder: Path, body: bytes) -> bytes:
-    digest = hashlib.sha256(f"{_FORMAT}\n".encode() + os.fsencode(folder) + b"\n")
+    digest = hashlib.sha256(f"{_HEADER}\n".encode() + os.fsencode(folder) + b"\n")
     digest.update(body)
     return digest.hexdigest().encode()

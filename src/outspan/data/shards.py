@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from outspan.data.folders import SUFFIXES
-from outspan.data.listings import Entry, recall, stamp
+from outspan.data.listings import Entry, recall, take_stamp
 from outspan.data.members import Members
 from outspan.files import check_regular
 from outspan.messages import first_line, shown
 from outspan.shapes import Int64
 
 _RANGE = re.compile(r"\{([0-9]{1,18})\.\.([0-9]{1,18})\}")
-_SAMPLE = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)  # the key ends at the first dot, as in WebDataset
+_KEY = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)  # the key ends at the first dot, as in WebDataset
 _MAX_SHARDS = 1_000_000
 _MAX_DIGITS = 9  # of a class
 _WORTH_STORING = 1_000  # images
@@ -78,7 +78,7 @@ def _read_shard(path: Path) -> Entry:
     """Return the names, offsets, sizes and labels of the images in a shard."""
     check_regular(path)
     try:
-        stamps, samples = {"": stamp(path)}, dict[str, _Sample]()
+        stamps, samples = {"": take_stamp(path)}, dict[str, _Sample]()
         with open(path, "rb") as file:
             for name, offset, size in _files_of(file):
                 _add(samples, file, name, offset, size)
@@ -117,7 +117,7 @@ def _files_of(file: BinaryIO) -> Iterator[tuple[str, int, int]]:
 
 def _add(samples: dict[str, _Sample], file: BinaryIO, name: str, offset: int, size: int) -> None:
     """Add a file to its sample if it is an image or a class. Other files are ignored."""
-    match = _SAMPLE.fullmatch(name)
+    match = _KEY.fullmatch(name)
     suffix = f".{match[2].lower()}" if match else ""
     if match is None or not (suffix == ".cls" or suffix in SUFFIXES):
         return

@@ -163,3 +163,11 @@ def test_image_files_that_no_process_reads_are_timed_in_turns(photos, tmp_path, 
     clock.install(monkeypatch)
     measure_steps(recipes, replace(data, train=replace(data.train, workers=0)), folder=tmp_path, device="cpu")
     assert clock.turns != sorted(clock.turns)
+
+
+@pytest.mark.parametrize("length", [{"epochs": 1}, {"steps": 2}])
+def test_a_policy_that_stores_losses_is_timed_in_a_run_of_one_epoch(length, keys, tmp_path, monkeypatch):
+    monkeypatch.setattr(timing, "_ROUNDS", 3)
+    monkeypatch.setattr(timing, "_ROUND_SECONDS", 0.0)
+    recipe = Recipe(**{**keys, **length}, policy="auto")
+    assert measure_steps({"auto": recipe}, load_for(recipe), folder=tmp_path, device="cpu")["auto"] > 0

@@ -43,6 +43,7 @@ class StudyKeys(TypedDict, total=False):
     by_confidence: float
     ema: float
     finish: float
+    skip: float
     adversaries: int
     subpolicies: int
     controller_lr: float
@@ -59,7 +60,6 @@ class RecipeKeys(StudyKeys, total=False):
     depth: int
     probability: float
     defaults: str
-    skip: float
     same_class: float
     policy_file: str
 

@@ -39,8 +39,9 @@ if __name__ != "__mp_main__" or PATCHES in os.environ:
     from PIL import Image
 
     import outspan.cli
+    from outspan import rng
     from outspan.data.sets import load
-    from outspan.training import checkpoint, ensemble, run, train
+    from outspan.training import checkpoint, ensemble, train
     from reviews import make_reviews, write_model
 
     # Save after every step.
@@ -339,7 +340,7 @@ def sabotaged(way: str) -> None:
         checkpoint.save = save
     else:  # draws that depend on earlier draws
         stream = np.random.Generator(np.random.Philox(1))
-        run.rng.generator = lambda *_: stream
+        rng.generator = lambda *_: stream
 
 
 def preload(scenarios: str) -> None:

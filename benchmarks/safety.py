@@ -159,11 +159,17 @@ class Cell:
         gains = [a - b for a, b in zip(self.tests["auto"], self.tests[self.best], strict=True)]
         return statistics.stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else float("nan")
 
+    def interval(self, other: str) -> tuple[float, float, float]:
+        """Return the mean difference between auto and another policy, and its 95 % interval, paired by seed."""
+        [pair] = compute_differences({name: self.tests[name] for name in ("auto", other)})
+        mean = statistics.fmean(self.tests["auto"]) - statistics.fmean(self.tests[other])
+        margin = float("inf") if pair.margin is None else pair.margin
+        return mean, mean - margin, mean + margin
+
     def describe(self) -> Iterator[str]:
         """Yield a line, and a warning for policies that trained for another time than none."""
-        [pair] = compute_differences({name: self.tests[name] for name in ("auto", self.best)})
-        margin = float("nan") if pair.margin is None else pair.margin
-        interval = f"[{self.difference - margin:+.2f}, {self.difference + margin:+.2f}], SE {self.error:.2f}"
+        _, low, high = self.interval(self.best)
+        interval = f"[{low:+.2f}, {high:+.2f}], SE {self.error:.2f}"
         means = "  ".join(f"{policy} {statistics.fmean(values):.2f}" for policy, values in self.tests.items())
         title = f"{self.name} ({self.epochs:g} epochs of none)"
         yield f"{title}: auto - {self.best} = {self.difference:+.2f} {interval} | {means}"

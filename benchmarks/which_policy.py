@@ -11,14 +11,12 @@ from machine import ROOT
 from safety import RESULT, Cell, find_cells
 from safety_settings import SETTINGS
 
-from outspan.comparison.statistics import compute_differences
-
 PAGE = ROOT / "docs" / "which-policy.md"
 
 
 def page(cells: Sequence[Cell]) -> str:
     """Return the page."""
-    against_none = [_difference(cell, "none") for cell in cells]
+    against_none = [cell.interval("none") for cell in cells]
     above = sum(low > 0 for _, low, _ in against_none)
     below = sum(high < 0 for _, _, high in against_none)
     mean_none = statistics.fmean(difference for difference, _, _ in against_none)
@@ -71,18 +69,8 @@ def page(cells: Sequence[Cell]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _difference(cell: Cell, other: str) -> tuple[float, float, float]:
-    """Return the mean difference between auto and another policy, and its 95 % interval, paired by seed."""
-    if cell.tests["auto"] == cell.tests[other]:
-        return 0.0, 0.0, 0.0
-    [pair] = compute_differences({name: cell.tests[name] for name in ("auto", other)})
-    mean = statistics.fmean(cell.tests["auto"]) - statistics.fmean(cell.tests[other])
-    margin = float("inf") if pair.margin is None else pair.margin
-    return mean, mean - margin, mean + margin
-
-
 def _row(cell: Cell) -> str:
-    difference, low, high = _difference(cell, cell.best)
+    difference, low, high = cell.interval(cell.best)
     none, best, auto = (statistics.fmean(cell.tests[policy]) for policy in ("none", cell.best, "auto"))
     interval = f"{difference:+.2f} [{low:+.2f}, {high:+.2f}]"
     return f"| {cell.name} | {cell.epochs:.0f} | {none:.1f} | {cell.best} {best:.1f} | {auto:.1f} | {interval} |"

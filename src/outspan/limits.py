@@ -58,6 +58,7 @@ class OneOf:
 _RATE = Between(0, 1e6, open_low=True, whole=False)
 _COEFFICIENT = Between(0, 1e6, whole=False)
 _FRACTION = Between(0, 1, open_high=True, whole=False)
+MAX_SKIP = 0.9  # of `skip`: with more, an epoch would consist of very few samples
 # The upper limits are far above practical values, but low enough that nothing overflows and no single value fills the memory.
 LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
     {
@@ -92,7 +93,7 @@ LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
         "by_confidence": Between(0, 1, whole=False),
         "finish": _FRACTION,
         "ema": _FRACTION,
-        "skip": Between(0, 0.9, whole=False, other=-1),
+        "skip": Between(0, MAX_SKIP, whole=False, other=-1),
         "same_class": Between(0, 1, whole=False, other=-1),
         "adversaries": Between(2, 1024),
         "subpolicies": Between(1, 100),

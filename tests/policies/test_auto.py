@@ -205,11 +205,13 @@ def test_a_policy_that_continues_from_its_state_makes_the_same_batches():
 
     policy = make(20, seed=4)
     teach(policy, fit, range(30))
-    state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    state = policy.state_dict()
+    stored = {name: tensor.clone() for name, tensor in state.items()}
     again = make(20, seed=4)
     again.load_state_dict(state)
     for one in (policy, again, pickle.loads(pickle.dumps(again))):  # noqa: S301
         teach(one, fit, range(30, 90))
+    assert all(torch.equal(state[name], tensor) for name, tensor in stored.items())  # `learn` does not change a state
     assert again.adapted == policy.adapted
     assert np.array_equal(again.weights, policy.weights)
     assert torch.equal(again(IMAGES, LABELS, step=90).inputs, policy(IMAGES, LABELS, step=90).inputs)

@@ -109,7 +109,7 @@ class Auto:
         """
         check_batch(inputs, labels, self.preprocess)
         confidence = check_confidence(confidence, len(inputs))
-        strength = strength_at(step, self.strength * min(self.adapted, _STRONGEST), self.finish, self.steps)
+        strength = strength_at(step, self._strength, self.finish, self.steps)
         plan, rows = self._draw(len(inputs), step, strength, confidence)
         plan = add_defaults(plan, self.defaults, len(inputs), seeds=[self.seed], step=step)
         targets = make_targets(inputs, labels, plan, self.classes)
@@ -174,7 +174,8 @@ class Auto:
 
     def _chance(self) -> float:
         """Return the mean fit of the best prediction that is the same for all samples; 1 / classes if they are balanced."""
-        frequency = self._targets.double().cpu() / self._targets.double().cpu().sum()
+        counts = self._targets.double().cpu()
+        frequency = counts / counts.sum()
         one = torch.nn.functional.one_hot(torch.tensor([0]), self.classes).double()
         lowest = float(entropy(smooth(one, self.label_smoothing)))
         log = smooth(frequency, self.label_smoothing).clamp(min=1e-12).log()
@@ -186,19 +187,19 @@ class Auto:
         drawn = zip(NAMES, self.weights, np.diag(self._counts)[1:], strict=True)
         weights = {f"weight_{name}": float(weight) for name, weight, count in drawn if count}
         mixed = {"mixed": self._mixed} if self.mix is not None else {}
-        return {"strength": self.strength * min(self.adapted, _STRONGEST), **mixed, **weights}
+        return {"strength": self._strength, **mixed, **weights}
 
     def describe(self) -> str:
         """Return what the policy does now, e.g. "strength 0.40, rarely invert and solarize"."""
         rare = [name for name, weight in zip(NAMES, self.weights, strict=True) if weight < 0.5]
-        parts = [f"strength {self.strength * min(self.adapted, _STRONGEST):.2f}"]
+        parts = [f"strength {self._strength:.2f}"]
         parts += [f"{100 * self._mixed:.0f} % mixed"] if self._mixed else []
         return ", ".join(parts + ([f"rarely {' and '.join(rare)}"] if rare else []))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that a checkpoint must store."""
         arrays = {"adapted": np.array(self.adapted), "weights": self.weights, "counts": self._counts}
-        tensors = {"sums": self._sums, "targets": self._targets}
+        tensors = {"sums": self._sums.clone(), "targets": self._targets}  # `learn` adds to the sums in place
         return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()} | tensors
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -217,6 +218,11 @@ class Auto:
     def _limit(self) -> float:
         """The highest strength of a run of this length."""
         return min(float(np.interp(self.epochs, *_LIMITS)), _STRONGEST if self.mix is None else math.inf)
+
+    @property
+    def _strength(self) -> float:
+        """The strength of the transforms now."""
+        return self.strength * min(self.adapted, _STRONGEST)
 
     @property
     def _mixed(self) -> float:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from outspan import rng
-from outspan.limits import check_number, check_positive, check_whole
+from outspan.limits import MAX_SKIP, check_number, check_positive, check_whole
 from outspan.policies.losses import excess_loss
 from outspan.policies.state import check_state
 from outspan.shapes import Float32, Int64, describe
@@ -17,7 +17,6 @@ from outspan.shapes import Float32, Int64, describe
 _LAST_EPOCHS = 0.125  # last fraction of the run, which trains on all samples
 _FEW_WRONG, _MANY_WRONG = 0.04, 0.08  # fraction of samples predicted wrong, from which on fewer are left out, and none
 _UNSEEN = -1.0  # loss of a sample that was not trained on yet
-MOST = 0.9  # the largest `skip`: with more, an epoch would consist of very few samples
 
 
 class HardSamples(Sampler[int]):
@@ -48,8 +47,8 @@ class HardSamples(Sampler[int]):
         check_positive("epochs", epochs)
         check_whole("classes", classes, 2)
         check_number("skip", skip)
-        if not 0 <= skip <= MOST:
-            raise ValueError(f"skip must lie in [0, {MOST}], got {skip:g}")
+        if not 0 <= skip <= MAX_SKIP:
+            raise ValueError(f"skip must lie in [0, {MAX_SKIP}], got {skip:g}")
         self.size, self.epochs, self.classes, self.skip, self.seed = size, epochs, classes, float(skip), seed
         self.store = store or skip > 0  # whether losses are stored: without `skip`, only `confidence` needs them
         self.epoch = 0

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from outspan.policies.proposals import uniform as uniform
     from outspan.policies.published import augmix as augmix
     from outspan.policies.published import autoaugment as autoaugment
+    from outspan.policies.published import crop_and_flip as crop_and_flip
     from outspan.policies.published import cutmix as cutmix
     from outspan.policies.published import mixup as mixup
     from outspan.policies.published import randaugment as randaugment
@@ -88,7 +89,7 @@ _HOMES = {
     **dict.fromkeys(("any_of", "blend", "natural", "sequence", "uniform"), "outspan.policies.proposals"),
     **dict.fromkeys(("Proposal", "Schedule", "Step"), "outspan.policies.steps"),
     **dict.fromkeys(
-        ("augmix", "autoaugment", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),
+        ("augmix", "autoaugment", "crop_and_flip", "cutmix", "mixup", "randaugment", "trivialaugment", "uniformaugment"),
         "outspan.policies.published",
     ),
     "Adversarial": "outspan.policies.adversarial",
@@ -139,6 +140,7 @@ __all__ = [
     "autoaugment",
     "blend",
     "compare",
+    "crop_and_flip",
     "cutmix",
     "evaluate",
     "load",

@@ -89,7 +89,7 @@ class Recipe:
     by_confidence: float = 0.0  # fraction of the strength that depends on the model's confidence in each sample
     ema: float = 0.0  # decay of the average of the weights that is evaluated; 0 evaluates the weights themselves
     finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
-    skip: float = -1.0  # of the easy samples, the fraction that an epoch leaves out; -1: 0.5 with the policy auto, otherwise 0
+    skip: float = -1.0  # of the easy samples, the fraction that an epoch leaves out; -1: up to 0.5 with the policy auto, else 0
     same_class: float = -1.0  # fraction of mixing partners with the same class; -1 draws partners from all classes
     adversaries: int = 8  # number of policies per image, of "adversarial"
     subpolicies: int = 5  # pairs of operations in each of them

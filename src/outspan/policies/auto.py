@@ -1,9 +1,8 @@
 """A policy that sets the strength of the augmentation, and how often it uses each transform, while the model trains.
 
 It reads only the losses of the batches that the model trains on. So it costs little, holds no data out, and works for images
-and texts. A run is cut into at least 50 rounds. After each round, a linear regression over the rows of the most recent rounds
-estimates the *fit*, which is exp(-KL divergence between target and prediction), for samples without transforms, and how much
-each transform lowers it. For a sample with one class, the fit is the probability of this class. docs/policies.md gives the
+and texts. A run is cut into at least 50 rounds. After each round, a regression over the samples of the most recent rounds
+estimates the *fit* of samples without transforms, and how much each transform lowers it (`Fits`). docs/policies.md gives the
 rules and docs/research.md the measurements behind them.
 """
 
@@ -15,12 +14,11 @@ import torch
 from torch import Tensor
 
 from outspan import rng
-from outspan.devices import to_device
 from outspan.limits import check_positive, check_value
 from outspan.plan import Plan
 from outspan.policies.batch import Batch, check_batch, execute
-from outspan.policies.drawing import add_defaults, check_proposal, draw
-from outspan.policies.losses import entropy, excess_loss, smooth
+from outspan.policies.drawing import add_defaults, check_proposal, draw, find_defaults
+from outspan.policies.fits import NAMES, Estimate, Fits, indicators
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Schedule
@@ -28,38 +26,51 @@ from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Num
 from outspan.transforms.normalize import Preprocess
-from outspan.transforms.table import ALL
 
-NAMES = tuple(ALL)
 _ROUNDS = 50
-_MEMORY = 0.8  # weight of the earlier rounds in the regression
-_RIDGE = 2.0  # rows without an effect that the regression adds for each transform
-_FIRST_EPOCHS, _FULL_EPOCHS = 5.0, 50.0
-_LIMITS = (50.0, 200.0, 400.0), (1.0, 2.0, 3.0)  # the highest strength by the number of epochs
-_STRONGEST = 2.0  # beyond, the strength says how many samples are mixed: half of them at 3
-_MIXED = 0.5
-_GOOD_FIT, _POOR_FIT = 0.9, 0.15  # above the first the strength rises, below the second it falls
-_WELL_LEARNED = 0.8  # and only if so much was learned beyond the most frequent classes
+# By the number of epochs: the strength at the start, the highest strength, the fit above which it rises, and the fraction of
+# the samples that are mixed at a strength of 2.
+_STARTS = (5.0, 25.0, 100.0, 200.0, 400.0), (0.0, 0.4, 1.0, 1.0, 2.0)
+_LIMITS = (50.0, 200.0), (1.0, 2.0)
+_GOOD_FITS = (50.0, 200.0), (0.9, 0.8)
+_MIXED = (200.0, 400.0), (0.0, 0.5)
+_WELL_LEARNED = 0.8  # the strength rises only if so much was learned beyond the most frequent classes
+_RISE = 0.6  # and in this first fraction of the run: later the fit rises because the learning rate falls
+_POOR_FIT, _FAIR_FIT = 0.15, 0.5  # if less than this was learned, the strength falls: to 0, and to 1
+_YOUNG = 0.2  # but not in this first fraction of the run, in which a low fit says nothing
 _UNTOUCHED = 16  # one of so many samples has no transforms, so that the regression can tell what the transforms do
 _SPEED = 10.0  # at a fit of 1, the strength rises by 1 in a tenth of the run
 _HARMLESS, _HARMFUL = 0.5, 0.75  # relative loss of fit from which a transform is used less, and at which almost never
 _RAREST = 0.05  # every transform is still tried sometimes, so that its weight can rise again
-_DEVIATION = 0.35  # standard deviation of the fit of a row, about
+_TRIAL = 0.12  # first fraction of the run, in which a few samples get the weak transforms, to see what they do
+_TRIAL_EPOCHS = 25.0  # at most: later a model may have memorized the samples as they are
+_TRIED = 0.15  # the fraction of the draws of the weak transforms that are applied then
+_TRIAL_STRENGTH = 0.5  # the highest strength then: stronger transforms would hide what the weak ones do
+_SAFE, _UNSAFE = (
+    0.12,
+    0.18,
+)  # relative loss of fit up to which a weak transform is used after the trial, and from which it is not
 
 
 @dataclass(eq=False)
 class Auto:
     """A policy that adapts strength and transforms to the data, the model and the length of the run.
 
-    The strength starts from the number of epochs: 0 up to 5 epochs, 1 from 50 on. It rises while the model fits samples
-    without transforms well, to at most 1, or 2 in runs of 200 epochs. In longer runs, up to half of the samples are then also
-    mixed with the proposal `mix`, such as `outspan.cutmix()`. The strength falls if the model learns almost nothing. A
+    The strength starts from the number of epochs: 0 up to 5 epochs, 1 from 100 to 200, 2 from 400 on. It rises while the model
+    fits samples without transforms well, and falls if the model learns too little. In runs of more than 200 epochs, some
+    samples are also mixed with the proposal `mix`, such as `outspan.cutmix()`; at a strength of 2 it is up to half of them. A
     transform with which the model cannot predict the label becomes rare, for example a change of color where the color is
-    the class. Call `learn` with the losses of every batch.
+    the class.
+
+    The transforms of `weak`, such as `outspan.crop_and_flip()`, are right for most photographs and wrong for digits or text in
+    images. In the first eighth of the run, a few samples get them. Those that hardly lower the fit are used after this trial.
+
+    Call `learn` with the losses of every batch.
 
     Example::
 
-        policy = outspan.Auto(outspan.natural(), epochs=20, steps=20 * len(loader), classes=10, preprocess=normalize)
+        transforms = {"propose": outspan.natural(), "weak": outspan.crop_and_flip()}
+        policy = outspan.Auto(**transforms, epochs=20, steps=20 * len(loader), classes=10, preprocess=normalize)
         batch = policy(images, labels, step=step)
         losses = outspan.soft_cross_entropy(model(batch.inputs), batch.targets, reduction="none")
         losses.mean().backward()
@@ -69,6 +80,7 @@ class Auto:
     propose: Proposal | Schedule
     _: KW_ONLY
     epochs: float  # how often the run sees each sample
+    weak: Proposal | None = None  # transforms that are used only if a trial shows that the model still predicts the label
     mix: Proposal | None = None  # what is also applied to some samples in runs of more than 200 epochs
     label_smoothing: float = 0.0  # that of the losses
     # The settings that all policies share; `Settings` describes them.
@@ -81,24 +93,25 @@ class Auto:
     seed: int = 0
     adapted: float = field(init=False)  # the strength that the policy has chosen; `strength` multiplies it
     weights: np.ndarray = field(init=False, repr=False)  # by transform (NAMES), the fraction of its draws that are applied
-    _counts: np.ndarray = field(init=False, repr=False)  # X^T X of the regression; column 0 is the intercept
-    _sums: Tensor = field(init=False, repr=False)  # X^T fit, on the device of the losses
-    _targets: Tensor = field(init=False, repr=False)  # sum of the targets of all samples so far, by class
-    _batch: tuple[np.ndarray, Tensor] | None = field(init=False, default=None, repr=False)  # X and the targets of this step
+    safe: dict[str, float] = field(init=False, repr=False)  # by weak transform, the same: what the trial has shown
+    _fits: Fits = field(init=False, repr=False)
+    _batch: tuple[np.ndarray, Tensor] | None = field(init=False, default=None, repr=False)  # indicators, targets of this step
 
     def __post_init__(self) -> None:
         check_proposal(self.propose)
-        if self.mix is not None:
-            check_proposal(self.mix, "mix")
+        for name, proposal in (("weak", self.weak), ("mix", self.mix)):
+            if proposal is not None:
+                check_proposal(proposal, name)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
         if self.steps is None:
             raise ValueError("steps is missing: pass the total number of steps of the run")
         check_positive("epochs", self.epochs)
         check_value("label_smoothing", self.label_smoothing)
-        self.adapted = self._start
+        self.adapted = self._at(_STARTS)
         self.weights = np.ones(len(NAMES))
-        self._counts, self._sums = np.zeros((1 + len(NAMES), 1 + len(NAMES))), torch.zeros(1 + len(NAMES))
-        self._targets = torch.zeros(self.classes)
+        # A transform that all samples get anyway needs no trial.
+        self.safe = {name: _TRIED for name in _names(self.weak) if name not in _names(find_defaults(self.defaults))}
+        self._fits = Fits(self.classes, self.label_smoothing)
 
     def __call__(
         self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Float32[Tensor, " B"] | None = None
@@ -121,16 +134,22 @@ class Auto:
         if not strength:
             plan = draw(self.propose, "none", size, seed=self.seed, step=step, strength=0.0)
             return plan, np.ones((size, 1))
-        weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
         confidence = torch.ones(size) if confidence is None else confidence.clone()
         confidence[-step % _UNTOUCHED :: _UNTOUCHED] = 0.0
         options = {"step": step, "confidence": confidence}
+        weak_strength = min(1.0, 2 * strength)
+        if self.safe and step < self._trial_steps:
+            strength, weak_strength = min(strength, _TRIAL_STRENGTH), 1.0
+        weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
         plan = draw(self.propose, "none", size, seed=self.seed, strength=strength, weights=weights, **options)
-        if self._mixed and self.mix is not None:
-            weights = {name: self._mixed * weight for name, weight in weights.items()}
-            mixing = draw(self.mix, "none", size, seed=rng.derive(self.seed, "mix"), weights=weights, **options)
-            plan = plan.then(mixing)
-        return plan, _indicators(plan)
+        if self.weak is not None and any(self.safe.values()):
+            safe = {name: weight * self.safe.get(name, 0.0) for name, weight in weights.items()}
+            seed = rng.derive(self.seed, "weak")
+            plan = plan.then(draw(self.weak, "none", size, seed=seed, strength=weak_strength, weights=safe, **options))
+        if self.mix is not None and self._mixed:
+            mixed = {name: weight * self._mixed for name, weight in weights.items()}
+            plan = plan.then(draw(self.mix, "none", size, seed=rng.derive(self.seed, "mix"), weights=mixed, **options))
+        return plan, indicators(plan)
 
     def learn(self, losses: Float32[Tensor, " B"], *, step: int) -> None:
         """Read the losses of the batch that this policy returned last, one per sample. They are not changed."""
@@ -139,102 +158,103 @@ class Auto:
             how = 'compute them with reduction="none"'
             raise ValueError(f"losses must be one per sample of the last batch, {how}: got {list(losses.shape)} for {count}")
         (rows, targets), self._batch = self._batch, None
-        fit = torch.exp(-excess_loss(losses, targets, smoothing=self.label_smoothing)).nan_to_num(0.0, 0.0, 0.0)
-        x, columns = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device), rows.shape[1]
-        self._sums, self._targets = self._sums.to(losses.device), self._targets.to(losses.device) + targets.sum(0)
-        self._sums[:columns] += x.T @ fit  # without transforms there is one column, the intercept
-        self._counts[:columns, :columns] += rows.T @ rows
-        assert self.steps is not None
-        length = max(1, self.steps // _ROUNDS)
-        if (step + 1) % length == 0:
-            self._adapt((step + 1) / self.steps, length / self.steps)
-            self._counts, self._sums = _MEMORY * self._counts, _MEMORY * self._sums
+        self._fits.add(rows, losses, targets)
+        if (step + 1) % self._round_steps:
+            return
+        done = (step + 1) / self._total
+        if 2 * self._round_steps < step + 1 and done < 1 - self.finish:  # before, there are too few rows; then no transforms
+            estimate = self._fits.estimate()
+            if step + 1 == self._trial_steps:
+                self._end_trial(estimate)
+            self._adapt(estimate, done)
+        self._fits.end_round()
 
-    def _adapt(self, done: float, length: float) -> None:
-        """Set the weights and the strength after a round; `done` and `length` are fractions of the run."""
-        if done <= 2 * length or done >= 1 - self.finish:
-            return  # too few rows, or no transforms
-        penalty = np.diag([1e-3, *[_RIDGE] * len(NAMES)])
-        solution = np.linalg.solve(self._counts + penalty, self._sums.double().cpu().numpy())
-        fit, effects = float(solution[0]), solution[1:]
-        chance = self._chance()
-        learned = (fit - chance) / max(1 - chance, 1e-6)
-        if learned > _POOR_FIT:
-            scale = max(fit - chance, 0.05)
-            rows = np.maximum(np.diag(self._counts)[1:], 1)
-            loss = (-effects - _DEVIATION / np.sqrt(rows)) / scale  # at least, given the error of the estimate
-            self.weights = np.clip((_HARMFUL - loss) / (_HARMFUL - _HARMLESS), _RAREST, 1)
-            drive = min((fit - _GOOD_FIT) / (1 - _GOOD_FIT), (learned - _WELL_LEARNED) / (1 - _WELL_LEARNED))
-            limit = self._limit
-            if self.adapted < self._start:  # it fell while the model learned almost nothing
-                drive, limit = 1.0, self._start
-            self.adapted = min(limit, self.adapted + _SPEED * length * max(drive, 0.0))
-        elif done > 0.25:  # before, a low fit says only that the run is young
-            self.adapted = max(0.0, self.adapted - _SPEED * length)
+    def _end_trial(self, estimate: Estimate) -> None:
+        """Decide which weak transforms are used."""
+        for name in self.safe:
+            index = NAMES.index(name)
+            most = (estimate.drops[index] + estimate.errors[index]) / max(estimate.fit, 1e-6)
+            self.safe[name] = float(np.clip((_UNSAFE - most) / (_UNSAFE - _SAFE), 0, 1))
 
-    def _chance(self) -> float:
-        """Return the mean fit of the best prediction that is the same for all samples; 1 / classes if they are balanced."""
-        counts = self._targets.double().cpu()
-        frequency = counts / counts.sum()
-        one = torch.nn.functional.one_hot(torch.tensor([0]), self.classes).double()
-        lowest = float(entropy(smooth(one, self.label_smoothing)))
-        log = smooth(frequency, self.label_smoothing).clamp(min=1e-12).log()
-        losses = -(1 - self.label_smoothing) * log - self.label_smoothing * log.mean()
-        return float(frequency @ torch.exp(lowest - losses))
+    def _adapt(self, estimate: Estimate, done: float) -> None:
+        """Set the weights and the strength after a round; `done` is a fraction of the run."""
+        change, start, young = _SPEED * self._round_steps / self._total, min(self._at(_STARTS), 1.0), done <= _YOUNG
+        if estimate.learned <= _POOR_FIT:
+            self.adapted = self.adapted if young else max(0.0, self.adapted - change)
+            return
+        least = (estimate.drops - estimate.errors) / max(estimate.fit - estimate.chance, 0.05)  # relative to chance
+        self.weights = np.clip((_HARMFUL - least) / (_HARMFUL - _HARMLESS), _RAREST, 1)
+        if self.adapted < start:  # it fell while the model learned almost nothing
+            self.adapted = min(start, self.adapted + change)
+        elif estimate.learned < _FAIR_FIT and not young:
+            self.adapted = min(self.adapted, max(1.0, self.adapted - change))
+        elif done <= _RISE:
+            good = self._at(_GOOD_FITS)
+            drive = min((estimate.fit - good) / (1 - good), (estimate.learned - _WELL_LEARNED) / (1 - _WELL_LEARNED))
+            self.adapted = min(max(self._at(_LIMITS), self.adapted), self.adapted + change * max(drive, 0.0))
 
     def metrics(self) -> dict[str, float]:
         """Return the strength, the fraction of mixed samples, and the weights of the transforms that were drawn."""
-        drawn = zip(NAMES, self.weights, np.diag(self._counts)[1:], strict=True)
-        weights = {f"weight_{name}": float(weight) for name, weight, count in drawn if count}
+        drawn = [name for name, is_drawn in zip(NAMES, self._fits.drawn(), strict=True) if is_drawn]
+        weights = {f"weight_{name}": float(self.weights[NAMES.index(name)]) * self.safe.get(name, 1.0) for name in drawn}
         mixed = {"mixed": self._mixed} if self.mix is not None else {}
         return {"strength": self._strength, **mixed, **weights}
 
     def describe(self) -> str:
-        """Return what the policy does now, e.g. "strength 0.40, rarely invert and solarize"."""
+        """Return what the policy does now, e.g. "strength 0.40, with random_crop, rarely invert and solarize"."""
         rare = [name for name, weight in zip(NAMES, self.weights, strict=True) if weight < 0.5]
+        weak = [name for name, weight in self.safe.items() if weight >= 0.5]
         parts = [f"strength {self._strength:.2f}"]
         parts += [f"{100 * self._mixed:.0f} % mixed"] if self._mixed else []
-        return ", ".join(parts + ([f"rarely {' and '.join(rare)}"] if rare else []))
+        parts += [f"{how} {' and '.join(names)}" for how, names in (("with", weak), ("rarely", rare)) if names]
+        return ", ".join(parts)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that a checkpoint must store."""
-        arrays = {"adapted": np.array(self.adapted), "weights": self.weights, "counts": self._counts}
-        tensors = {"sums": self._sums.clone(), "targets": self._targets}  # `learn` adds to the sums in place
-        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()} | tensors
+        safe = torch.tensor([*self.safe.values()], dtype=torch.float64)
+        adapted = {"adapted": torch.tensor(self.adapted, dtype=torch.float64), "safe": safe}
+        return {**adapted, "weights": torch.from_numpy(self.weights.copy()), **self._fits.state_dict()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`; tensors that do not fit this policy raise a ValueError."""
         check_state(self.state_dict(), state)
-        self.adapted = float(state["adapted"])
-        self.weights, self._counts = state["weights"].cpu().numpy().copy(), state["counts"].cpu().numpy().copy()
-        self._sums, self._targets, self._batch = state["sums"].clone(), state["targets"].clone(), None
+        self.adapted, self.weights = float(state["adapted"]), state["weights"].cpu().numpy().copy()
+        self.safe = dict(zip(self.safe, state["safe"].tolist(), strict=True))
+        self._fits.load_state_dict(state)
+        self._batch = None
 
     @property
-    def _start(self) -> float:
-        """The strength at the start of a run of this length."""
-        return float(np.clip((self.epochs - _FIRST_EPOCHS) / (_FULL_EPOCHS - _FIRST_EPOCHS), 0, 1))
+    def _total(self) -> int:
+        """Steps of the run."""
+        assert self.steps is not None  # __post_init__ refuses None
+        return self.steps
 
     @property
-    def _limit(self) -> float:
-        """The highest strength of a run of this length."""
-        return min(float(np.interp(self.epochs, *_LIMITS)), _STRONGEST if self.mix is None else math.inf)
+    def _round_steps(self) -> int:
+        """Steps of a round."""
+        return max(1, self._total // _ROUNDS)
+
+    @property
+    def _trial_steps(self) -> int:
+        """The step at which the trial of the weak transforms ends, with the end of a round."""
+        trial = min(_TRIAL, _TRIAL_EPOCHS / self.epochs)
+        return self._round_steps * max(3, math.ceil(trial * self._total / self._round_steps))
 
     @property
     def _strength(self) -> float:
         """The strength of the transforms now."""
-        return self.strength * min(self.adapted, _STRONGEST)
+        return self.strength * self.adapted
 
     @property
     def _mixed(self) -> float:
         """The fraction of the samples that are mixed now."""
-        return _MIXED * max(self.adapted - _STRONGEST, 0.0)
+        return self._at(_MIXED) * max(self.adapted - 1, 0.0)
+
+    def _at(self, by_epochs: tuple[tuple[float, ...], tuple[float, ...]]) -> float:
+        """Interpolate a value between numbers of epochs."""
+        return float(np.interp(self.epochs, *by_epochs))
 
 
-def _indicators(plan: Plan) -> np.ndarray:
-    """Return a 1 for each transform of each output, float64 [outputs, 1 + transforms]; column 0 is 1."""
-    ops = plan.ops[plan.out].numpy()
-    rows = np.zeros((len(ops), 2 + len(NAMES)))
-    rows[:, 0] = 1
-    columns = np.array([1 + NAMES.index(name) for name in plan.names] + [1 + len(NAMES)])  # the last is for "no transform"
-    rows[np.arange(len(ops))[:, None], columns[ops]] = 1  # op -1 is the last
-    return rows[:, :-1]
+def _names(propose: Proposal | None) -> list[str]:
+    """Return the transforms of a proposal."""
+    return [] if propose is None else [*propose(1, rng=rng.generator(0, "names")).names]

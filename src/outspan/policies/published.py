@@ -168,6 +168,12 @@ _FLIP = Step("horizontal_flip", probability=0.5)
 _MIX = Step("mixup", 0.0, 1.0, 0.5)  # the authors' code mixes about half of the images, with a uniform weight
 _JITTER = tuple(Step(name, 0.0, 0.4 / 0.9, mirrored=True) for name in ("brightness", "contrast", "color"))
 
+
+def crop_and_flip(*, crop: bool = True) -> Proposal:
+    """A random crop, shifted by up to an eighth of the side, and a horizontal flip of half of the images."""
+    return sequence(_CROP, _FLIP) if crop else sequence(_FLIP)
+
+
 # The default transforms that the paper applies after Algorithm 1 (Section 5).
 DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
     {
@@ -185,9 +191,9 @@ DEFAULTS: Mapping[str, Proposal] = MappingProxyType(
 BASELINES: Mapping[str, Proposal] = MappingProxyType(
     {
         "none": sequence(),
-        "cifar": sequence(_CROP, _FLIP),
+        "cifar": crop_and_flip(),
         "svhn": sequence(Step("cutout")),  # on every image, without a crop
-        "imagenet-cropped": sequence(_FLIP),
+        "imagenet-cropped": crop_and_flip(crop=False),
     }
 )
 

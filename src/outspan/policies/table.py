@@ -114,7 +114,10 @@ def _build_auto(context: Context) -> Auto:
     recipe, epochs = context.recipe, context.recipe.total_steps(context.samples) / context.epoch_steps
     names = natural_names(parse_transforms(recipe.transforms))
     propose = natural(min(recipe.depth, len(names)), transforms=names)  # `--set transforms=rotate` needs no depth
-    return Auto(propose, epochs=epochs, mix=_MIXES[context.noun], label_smoothing=recipe.label_smoothing, **context.settings)
+    is_default = parse_transforms(recipe.transforms) == PAPER_16  # who names other transforms wants only these
+    weak = published.crop_and_flip(crop=recipe.crop != "resized") if is_default else None
+    transforms = {"propose": propose, "weak": weak, "mix": _MIXES[context.noun]}
+    return Auto(**transforms, epochs=epochs, label_smoothing=recipe.label_smoothing, **context.settings)
 
 
 def _build_adversarial(context: Context) -> Adversarial:

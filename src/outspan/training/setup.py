@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -27,6 +28,8 @@ from outspan.training.saving import Parts
 from outspan.training.state import State, new_state
 from outspan.training.step import Learner
 from outspan.transforms.normalize import Preprocess
+
+_SKIP_EPOCHS = (100.0, 200.0), (1.0, 0.0)  # by the number of epochs: in long runs all samples are seen often enough
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
 
 def _choose_samples(recipe: Recipe, count: int, classes: int) -> HardSamples:
     epochs = recipe.total_steps(count) / recipe.steps_per_epoch(count)
-    skip = find_policy(recipe.policy).skip if recipe.skip == -1 else recipe.skip
+    default = find_policy(recipe.policy).skip * float(np.interp(epochs, *_SKIP_EPOCHS))
+    skip = default if recipe.skip == -1 else recipe.skip
     return HardSamples(count, epochs=epochs, classes=classes, skip=skip, store=recipe.by_confidence > 0, seed=recipe.seed)
 
 

@@ -1,0 +1,99 @@
+"""How well a model fits the samples that it trains on, and how much each transform lowers this fit.
+
+The *fit* of a sample is exp(-KL divergence between target and prediction). For a sample with one class, this is the probability
+that the model gives to the class.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outspan.devices import to_device
+from outspan.plan import Plan
+from outspan.policies.losses import entropy, excess_loss, smooth
+from outspan.transforms.table import ALL
+
+NAMES = tuple(ALL)
+_MEMORY = 0.8  # weight of the earlier rounds
+_RIDGE = 2.0  # rows without an effect that the regression adds for each transform
+_DEVIATION = 0.35  # standard deviation of the fit of a sample, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What the regression says about the recent rounds."""
+
+    fit: float  # mean fit of samples without transforms
+    chance: float  # mean fit of the best prediction that is the same for all samples
+    drops: np.ndarray  # by transform (NAMES), how much it lowers the fit
+    errors: np.ndarray  # their standard errors, about
+
+    @property
+    def learned(self) -> float:
+        """The fit relative to chance: 0 if the model only guesses, 1 if it is perfect."""
+        return (self.fit - self.chance) / max(1 - self.chance, 1e-6)
+
+
+class Fits:
+    """A linear regression of the fit of a sample on its transforms, over the recent rounds of a run."""
+
+    def __init__(self, classes: int, label_smoothing: float) -> None:
+        self.classes, self.label_smoothing = classes, label_smoothing
+        self._counts = np.zeros((1 + len(NAMES), 1 + len(NAMES)))  # X^T X; column 0 is the intercept
+        self._sums = torch.zeros(1 + len(NAMES))  # X^T fit, on the device of the losses
+        self._targets = torch.zeros(classes)  # sum of the targets of all samples so far, by class
+
+    def add(self, rows: np.ndarray, losses: Tensor, targets: Tensor) -> None:
+        """Add the samples of a batch: the rows that `indicators` returns, their losses [B] and their targets [B, classes]."""
+        fit = torch.exp(-excess_loss(losses, targets, smoothing=self.label_smoothing)).nan_to_num(0.0, 0.0, 0.0)
+        x, columns = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device), rows.shape[1]
+        self._sums, self._targets = self._sums.to(losses.device), self._targets.to(losses.device) + targets.sum(0)
+        self._sums[:columns] += x.T @ fit  # without transforms there is one column, the intercept
+        self._counts[:columns, :columns] += rows.T @ rows
+
+    def end_round(self) -> None:
+        """Give the rounds so far a smaller weight than the next one."""
+        self._counts, self._sums = _MEMORY * self._counts, _MEMORY * self._sums
+
+    def estimate(self) -> Estimate:
+        """Solve the regression. On a GPU this waits for the device."""
+        penalty = np.diag([1e-3, *[_RIDGE] * len(NAMES)])
+        fit, *effects = np.linalg.solve(self._counts + penalty, self._sums.double().cpu().numpy())
+        errors = min(_DEVIATION, max(fit, 0.0)) / np.sqrt(np.maximum(np.diag(self._counts)[1:], 1))
+        return Estimate(float(fit), self.chance(), -np.array(effects), errors)
+
+    def chance(self) -> float:
+        """Return the mean fit of the best prediction that is the same for all samples; 1 / classes if they are balanced."""
+        counts = self._targets.double().cpu()
+        frequency = counts / counts.sum()
+        one = torch.nn.functional.one_hot(torch.tensor([0]), self.classes).double()
+        lowest = float(entropy(smooth(one, self.label_smoothing)))
+        log = smooth(frequency, self.label_smoothing).clamp(min=1e-12).log()
+        losses = -(1 - self.label_smoothing) * log - self.label_smoothing * log.mean()
+        return float(frequency @ torch.exp(lowest - losses))
+
+    def drawn(self) -> np.ndarray:
+        """Return which transforms were drawn in the recent rounds, bool by NAMES."""
+        return np.diag(self._counts)[1:] > 0
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all tensors that a checkpoint must store."""
+        # `add` changes the sums in place.
+        return {"counts": torch.from_numpy(self._counts.copy()), "sums": self._sums.clone(), "targets": self._targets}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from a `state_dict`, or from a larger one that contains it."""
+        self._counts = state["counts"].cpu().numpy().copy()
+        self._sums, self._targets = state["sums"].clone(), state["targets"].clone()
+
+
+def indicators(plan: Plan) -> np.ndarray:
+    """Return a 1 for each transform of each output, float64 [outputs, 1 + transforms]; column 0 is 1."""
+    ops = plan.ops[plan.out].numpy()
+    rows = np.zeros((len(ops), 2 + len(NAMES)))
+    rows[:, 0] = 1
+    columns = np.array([1 + NAMES.index(name) for name in plan.names] + [1 + len(NAMES)])  # the last is for "no transform"
+    rows[np.arange(len(ops))[:, None], columns[ops]] = 1  # op -1 is the last
+    return rows[:, :-1]

@@ -45,7 +45,7 @@ from outspan.policies.drawing import draw
 from outspan.policies.hard_samples import HardSamples
 from outspan.policies.losses import excess_loss, soft_cross_entropy
 from outspan.policies.plain import Plain
-from outspan.policies.proposals import Proposal, Step, any_of, natural, over_range, sequence
+from outspan.policies.proposals import Proposal, Step, any_of, natural, natural_names, over_range, sequence
 from outspan.policies.published import randaugment, trivialaugment
 from outspan.policies.table import parse_transforms
 from outspan.policies.targets import make_targets
@@ -56,7 +56,7 @@ from outspan.training.setup import use_algorithms
 from outspan.training.state import State, initial_model, make_optimizer
 from outspan.training.step import Learner, lr_at, take_step
 from outspan.transforms.normalize import Normalize
-from outspan.transforms.table import find
+from outspan.transforms.table import PAPER_16, find
 
 DEFAULTS = "cifar-cutout"  # applied after every policy
 CLASSES = 10
@@ -110,7 +110,7 @@ class Variant:
     skip_stop: float = 0.875  # leave out images only before this part of the run
     rescale: bool = False  # weight the easy images that remain, so that the gradient keeps its mean
     memory: float = 0.0  # of the stored losses
-    proposal: str = ""  # "natural": the proposal of the policy auto
+    proposal: str = ""  # "natural": the proposal of the policy auto; "natural-wide": the same at strength 2
     policy: str = ""  # "auto": the policy of the library
     hard: float = 0.0  # `skip` of outspan.HardSamples: as `skip` above, with its guard against wrong labels
 
@@ -166,6 +166,7 @@ VARIANTS: dict[str, Variant] = {
     "skip": Variant(skip=0.5),
     "skip-rescale": Variant(skip=0.5, rescale=True),
     "natural": Variant(proposal="natural"),
+    "natural-wide": Variant(proposal="natural-wide"),
     "hard": Variant(hard=0.5),
     "library-auto": Variant(policy="auto", hard=0.5),
 }
@@ -186,13 +187,16 @@ def find_variant(name: str) -> Variant:
 
 def proposal_of(variant: Variant, amount: float | None = None) -> Proposal:
     """Return what a variant draws from. An amount given here replaces its own; it also sets the levels, and CutMix beyond 1."""
-    if variant.base == "randaugment":
-        return randaugment(3, 4)
-    if variant.base == "trivialaugment":
-        return trivialaugment()
-    if variant.proposal == "natural":
-        return natural()
     s, depth, cutmix = variant.strength, variant.depth, variant.cutmix
+    published = {
+        "randaugment": lambda: randaugment(3, 4),
+        "trivialaugment": trivialaugment,
+        "natural": natural,
+        "natural-wide": lambda: any_of([over_range(name) for name in natural_names(PAPER_16)], 2, replacement=False),
+    }
+    if name := variant.proposal or (variant.base if variant.base in published else ""):
+        propose = published[name]()
+        return then(propose, sequence(Step("cutmix", 0.0, 1.0, cutmix))) if cutmix else propose
     probability = 0.5 * min(s, 1)
     if amount is not None:
         probability, depth, beyond = amount / SLOTS, SLOTS, max(amount - 1, 0.0)

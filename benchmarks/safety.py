@@ -5,7 +5,8 @@
 The settings and their data are in safety_settings.py. On the CPU every run has one thread, and the seconds are CPU seconds of
 that thread, so that other work on the machine does not count. First the time of a step of each policy is measured, in turns.
 Then every policy gets as many steps as fit into the time. All policies have the same schedule, the same default transforms and
-the same `finish`. Runs that are already in the result file are not repeated.
+the same `finish`. Runs that are already in the result file are not repeated, except those of the policies of `--again`: use it
+once after their code has changed. Their step times are then measured relative to those of none.
 
 `--table` prints, for each setting and time, the plain policy with the best mean *validation* accuracy, and the difference
 between auto and this policy in *test* accuracy, paired by seed, with its 95 % confidence interval (Student's t) and its
@@ -16,7 +17,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -79,12 +80,24 @@ def steps_of(run: Run) -> Iterator[None]:
             yield
 
 
-def time_steps(name: str, seconds: float) -> dict[str, float]:
+def time_steps(name: str, seconds: float, policies: Sequence[str]) -> dict[str, float]:
     """Return the seconds of a step of each policy, for runs of this time, since what auto does depends on the length."""
     torch.set_num_threads(1)
     step = time_turns({"none": make_run(name, "none", 10_000)})["none"]
     length = max(200, round(seconds / step))
-    return time_turns({policy: make_run(name, policy, length) for policy in SETTINGS[name].policies})
+    return time_turns({policy: make_run(name, policy, length) for policy in policies})
+
+
+def forget(stored: dict, names: Sequence[str], policies: Sequence[str], seconds: float) -> None:
+    """Remove the runs of some policies, and measure their step times again, relative to none."""
+    for name in names:
+        times = stored["step_seconds"].get(name, {})
+        if again := [policy for policy in policies if policy in times]:
+            measured = time_steps(name, seconds, ["none", *again])
+            times |= {policy: round(times["none"] * measured[policy] / measured["none"], 6) for policy in again}
+            print(f"{name}:", *(f"{policy} {measured[policy] / measured['none']:.3f}" for policy in again), flush=True)
+    is_old = {(name, policy) for name in names for policy in policies}
+    stored["rows"] = [row for row in stored["rows"] if (row["setting"], row["policy"]) not in is_old]
 
 
 def time_turns(runs: dict[str, Run]) -> dict[str, float]:
@@ -115,13 +128,17 @@ def train_once(name: str, policy: str, seed: int, steps: int, *, on_step: object
     return row
 
 
-def measure(seconds: list[float], seeds: int, jobs: int, names: list[str], out: Path) -> None:
+def measure(seconds: list[float], seeds: int, jobs: int, names: list[str], again: list[str], out: Path) -> None:
     """Measure what is missing in the result file, and write it after each setting and time."""
     stored = json.loads(out.read_text()) if out.exists() else {"machine": machine(), "step_seconds": {}, "rows": []}
+    if again:
+        forget(stored, names, again, min(seconds))
+        write_json(out, stored)
     done = {(row["setting"], row["policy"], row["budget"], row["seed"]) for row in stored["rows"]}
     for name in names:
         if name not in stored["step_seconds"]:
-            stored["step_seconds"][name] = {policy: round(value, 6) for policy, value in time_steps(name, min(seconds)).items()}
+            times = time_steps(name, min(seconds), SETTINGS[name].policies)
+            stored["step_seconds"][name] = {policy: round(value, 6) for policy, value in times.items()}
         for budget in sorted(seconds):
             tasks = {}
             for seed in range(seeds):  # not policy by policy: then a machine that becomes slower would look like a slow policy
@@ -222,13 +239,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--again", nargs="+", default=[], choices=list(POLICIES), help="measure these policies again")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     if options.table and not options.out.exists():
         parser.error(f"{options.out}: no such file; measure first, without --table")
     if not options.table:
-        measure(options.seconds, options.seeds, options.jobs, options.settings, options.out)
+        measure(options.seconds, options.seeds, options.jobs, options.settings, options.again, options.out)
     cells = list(find_cells(json.loads(options.out.read_text()), options.settings))
     if options.table:
         print(*(line for cell in cells for line in cell.describe()), sep="\n")

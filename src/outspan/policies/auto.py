@@ -44,7 +44,7 @@ _HARMLESS, _HARMFUL = 0.5, 0.75  # relative loss of fit from which a transform i
 _RAREST = 0.05  # every transform is still tried sometimes, so that its weight can rise again
 _TRIAL = 0.12  # first fraction of the run, in which a few samples get the weak transforms, to see what they do
 _TRIAL_EPOCHS = 25.0  # at most: later a model may have memorized the samples as they are
-_TRIED = 0.15  # the fraction of the draws of the weak transforms that are applied then
+_TRIED, _TRIAL_EVERY = 0.6, 4  # the fraction of the draws of the weak transforms that are applied then, in every 4th step
 _TRIAL_STRENGTH = 0.5  # the highest strength then: stronger transforms would hide what the weak ones do
 _SAFE, _UNSAFE = (
     0.12,
@@ -139,10 +139,10 @@ class Auto:
         options = {"step": step, "confidence": confidence}
         weak_strength = min(1.0, 2 * strength)
         if self.safe and step < self._trial_steps:
-            strength, weak_strength = min(strength, _TRIAL_STRENGTH), 1.0
+            strength, weak_strength = min(strength, _TRIAL_STRENGTH), float(step % _TRIAL_EVERY == 0)
         weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
         plan = draw(self.propose, "none", size, seed=self.seed, strength=strength, weights=weights, **options)
-        if self.weak is not None and any(self.safe.values()):
+        if self.weak is not None and weak_strength and any(self.safe.values()):
             safe = {name: weight * self.safe.get(name, 0.0) for name, weight in weights.items()}
             seed = rng.derive(self.seed, "weak")
             plan = plan.then(draw(self.weak, "none", size, seed=seed, strength=weak_strength, weights=safe, **options))

@@ -20,6 +20,7 @@ from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import draw
 from outspan.policies.proposals import pick_pair
 from outspan.policies.published import at_fraction
+from outspan.policies.ranks import find_ranks, sum_over_ranks
 from outspan.policies.sampler import propose
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
@@ -112,6 +113,8 @@ class Adversarial:
     finish: float = 0.0
     steps: int | None = None
     seed: int = 0
+    rank: int | None = None  # of this process, and the number of processes; None: those of the process group
+    world: int | None = None
     controller: Controller = field(init=False, repr=False)
     _optimizer: torch.optim.Adam = field(init=False, repr=False)
     _sums: Tensor = field(init=False, repr=False)  # sum of the losses in this round so far, by policy
@@ -119,6 +122,7 @@ class Adversarial:
     _generated: tuple[int, Tensor, Proposal] | None = field(init=False, default=None, repr=False)  # the round and its policies
 
     def __post_init__(self) -> None:
+        find_ranks(self.rank, self.world)
         for name, least in {"update_every": 1, "policies": 2, "subpolicies": 1, "magnitudes": 2}.items():
             check_whole(name, getattr(self, name), least)
         if not self.operations:
@@ -143,6 +147,7 @@ class Adversarial:
         """
         check_batch(inputs, labels, self.preprocess)
         options = {"seed": self.seed, "step": step, "confidence": check_confidence(confidence, len(inputs))}
+        options["ranks"] = find_ranks(self.rank, self.world)
         strength = strength_at(step, self.strength, self.finish, self.steps)
         propose = self._policies_of(step // self.update_every)[1]
         plan = draw(propose, self.defaults, len(inputs), candidates=self.policies, strength=strength, **options)
@@ -154,8 +159,9 @@ class Adversarial:
             expected = f"[B * {self.policies}], one loss per augmented sample"
             raise ValueError(f'losses must be a tensor {expected}, got {describe(losses)}: use reduction="none"')
         if strength_at(step, self.strength, self.finish, self.steps):  # at strength 0 all policies do the same
-            rows = losses.view(-1, self.policies)
-            self._sums, self._samples = self._sums.to(losses.device) + rows.sum(0), self._samples + len(rows)
+            rows, (_, world) = losses.detach().view(-1, self.policies), find_ranks(self.rank, self.world)
+            sums = sum_over_ranks(rows.sum(0)) if world > 1 else rows.sum(0)
+            self._sums, self._samples = self._sums.to(losses.device) + sums, self._samples + len(rows) * world
         if (step + 1) % self.update_every == 0 and self._samples:
             means = self._sums.cpu() / self._samples
             self._sums, self._samples = torch.zeros_like(self._sums), 0

@@ -10,6 +10,7 @@ from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.policies.proposals import sequence
 from outspan.policies.published import DEFAULTS
+from outspan.policies.ranks import own_plan, within_ranks
 from outspan.policies.sampler import draw_together
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import scale
@@ -54,10 +55,20 @@ def draw(
     strength: float = 1.0,
     weights: Mapping[str, float] | None = None,
     confidence: Tensor | None = None,
+    ranks: tuple[int, int] = (0, 1),
 ) -> Plan:
-    """Draw the plan of a step: the proposal's transforms, scaled as `scale` does, then the defaults."""
+    """Draw the plan of a step: the proposal's transforms, scaled as `scale` does, then the defaults.
+
+    `ranks` are the rank of this process and the number of ranks, each with `size` samples. The plan of all ranks is drawn, and
+    that of this rank is returned.
+    """
+    rank, world = ranks
+    if world > 1:
+        propose, defaults = within_ranks(propose, world), within_ranks(find_defaults(defaults), world)
+        confidence = None if confidence is None else confidence.repeat(world)  # the other ranks' rows are not returned
     options = {"candidates": candidates, "strength": strength, "weights": weights, "confidence": confidence}
-    return draw_several(propose, defaults, size, seeds=[seed], step=step, **options)
+    plan = draw_several(propose, defaults, size * world, seeds=[seed], step=step, **options)
+    return plan if world == 1 else own_plan(plan, range(rank * size, (rank + 1) * size), size * world)
 
 
 def draw_several(

@@ -8,8 +8,9 @@ from torch import Tensor
 from outspan import rng
 from outspan.plan import Plan
 from outspan.policies.batch import Batch, check_batch, execute
-from outspan.policies.drawing import check_proposal, draw_several
+from outspan.policies.drawing import check_proposal, draw, draw_several
 from outspan.policies.partners import check_same_class, partners_by_class
+from outspan.policies.ranks import find_ranks
 from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_confidence, strength_at
@@ -40,9 +41,12 @@ class Plain:
     finish: float = 0.0
     steps: int | None = None
     seed: int = 0
+    rank: int | None = None  # of this process, and the number of processes; None: those of the process group
+    world: int | None = None
 
     def __post_init__(self) -> None:
         check_proposal(self.propose)
+        find_ranks(self.rank, self.world)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
         check_same_class(self.same_class)
 
@@ -55,18 +59,21 @@ class Plain:
         they are on a GPU, the host waits for them.
         """
         check_batch(inputs, labels, self.preprocess)
-        confidence = check_confidence(confidence, len(inputs))
-        labels_here = labels if self.same_class < 0 else labels.cpu()
-        plan = self.draw_several(labels_here, seeds=[self.seed], step=step, confidence=confidence)
+        ranks = find_ranks(self.rank, self.world)
+        options = {"strength": self._strength_at(step), "confidence": check_confidence(confidence, len(inputs))}
+        plan = draw(self.propose, self.defaults, len(inputs), seed=self.seed, step=step, ranks=ranks, **options)
+        if self.same_class >= 0:
+            generator = rng.generator(self.seed, "partners", step, *ranks[:1] if ranks[0] else ())
+            plan = partners_by_class(plan, labels.cpu(), self.same_class, [generator])
         return Batch(execute(inputs, plan, self.preprocess), make_targets(inputs, labels, plan, self.classes), plan)
 
-    def draw_several(
-        self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int, confidence: Float32[Tensor, " B"] | None = None
-    ) -> Plan:
+    def draw_several(self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int) -> Plan:
         """Draw the plans of one step for several seeds as one plan. `labels` has the labels of each seed's batch, in order."""
-        size, strength = len(labels) // len(seeds), strength_at(step, self.strength, self.finish, self.steps)
-        options = {"strength": strength, "confidence": confidence}
-        plan = draw_several(self.propose, self.defaults, size, seeds=seeds, step=step, **options)
+        size, strength = len(labels) // len(seeds), self._strength_at(step)
+        plan = draw_several(self.propose, self.defaults, size, seeds=seeds, step=step, strength=strength)
         if self.same_class < 0:
             return plan
         return partners_by_class(plan, labels, self.same_class, [rng.generator(seed, "partners", step) for seed in seeds])
+
+    def _strength_at(self, step: int) -> float:
+        return strength_at(step, self.strength, self.finish, self.steps)

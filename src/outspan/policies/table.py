@@ -13,9 +13,11 @@ from outspan.messages import shown, unknown
 from outspan.policies import files, published
 from outspan.policies.adversarial import Adversarial
 from outspan.policies.auto import Auto
+from outspan.policies.drawing import find_defaults
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import blend, natural, natural_names, over_range, sequence, uniform
 from outspan.policies.protocols import Policy
+from outspan.policies.ranks import within_ranks
 from outspan.policies.settings import Settings
 from outspan.policies.steps import Proposal, Schedule, Step
 from outspan.policies.uncertain import Uncertain
@@ -49,6 +51,7 @@ class Context:
     benchmark: str  # the published settings for the data: "cifar", "svhn", "imagenet-cropped" or "none"
     shape: tuple[int, ...]  # of a sample
     samples: int  # number of training samples
+    world: int = 1  # number of ranks
 
     @property
     def epoch_steps(self) -> int:
@@ -61,7 +64,7 @@ class Context:
         recipe = self.recipe
         return {
             "classes": self.classes,
-            "defaults": recipe.defaults,
+            "defaults": recipe.defaults if self.world == 1 else within_ranks(find_defaults(recipe.defaults), self.world),
             "preprocess": self.preprocess,
             "strength": recipe.strength,
             "finish": recipe.finish,
@@ -93,19 +96,27 @@ class Spec:
 
 def _build_plain(propose: Callable[[Context], Proposal | Schedule]) -> Callable[[Context], Plain]:
     """Return a function that builds a plain policy from a proposal."""
-    return lambda context: Plain(propose(context), same_class=context.recipe.same_class, **context.settings)
+    return lambda context: Plain(
+        within_ranks(propose(context), context.world),
+        same_class=context.recipe.same_class,
+        rank=0,  # a run passes the whole batch to its policy, as a `Part`
+        world=1,
+        **context.settings,
+    )
 
 
 def _build_uncertain(context: Context) -> Uncertain:
     recipe = context.recipe
     return Uncertain(
         context.model,
-        _propose_uniform(context),
+        within_ranks(_propose_uniform(context), context.world),
         candidates=recipe.candidates,
         keep=recipe.keep,
         select=_select(recipe.select),
         score=recipe.score,
         score_every=recipe.score_every,
+        rank=0,
+        world=1,
         **context.settings,
     )
 
@@ -117,6 +128,7 @@ def _build_auto(context: Context) -> Auto:
     is_default = parse_transforms(recipe.transforms) == PAPER_16  # who names other transforms wants only these
     weak = published.crop_and_flip(crop=recipe.crop != "resized") if is_default else None
     transforms = {"propose": propose, "weak": weak, "mix": _MIXES[context.noun]}
+    transforms = {name: within_ranks(proposal, context.world) for name, proposal in transforms.items()}
     return Auto(**transforms, epochs=epochs, label_smoothing=recipe.label_smoothing, **context.settings)
 
 
@@ -128,6 +140,8 @@ def _build_adversarial(context: Context) -> Adversarial:
         subpolicies=recipe.subpolicies,
         lr=recipe.controller_lr,
         entropy=recipe.entropy,
+        rank=0,
+        world=1,
         **context.settings,
     )
 
@@ -193,14 +207,18 @@ def find_policy(name: str) -> Spec:
     return POLICIES[name]
 
 
-def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Preprocess) -> Policy:
-    """Return the policy of a recipe for a model and a data set."""
+def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Preprocess, *, world: int = 1) -> Policy:
+    """Return the policy of a recipe for a model and a data set, in a run with `world` ranks."""
     check_recipe(recipe)
+    if recipe.same_class != -1 and world > 1:
+        raise ValueError(
+            f"same_class must be -1 in a run with several processes, got {recipe.same_class:g} and {world} processes"
+        )
     check_noun(recipe, data.train.noun)
     benchmark = "imagenet-cropped" if recipe.crop == "resized" else _BENCHMARKS.get(data.name, "cifar")
     samples = len(data.train) - recipe.validation
     noun, shape = data.train.noun, data.train.shape
-    context = Context(recipe, model, preprocess, len(data.classes), noun, benchmark, shape, samples)
+    context = Context(recipe, model, preprocess, len(data.classes), noun, benchmark, shape, samples, world)
     return POLICIES[recipe.policy].build(context)
 
 

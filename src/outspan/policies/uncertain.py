@@ -16,6 +16,7 @@ from outspan.models.evaluating import evaluating
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import check_proposal, draw
 from outspan.policies.losses import entropy, soft_cross_entropy
+from outspan.policies.ranks import Part, find_ranks
 from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_confidence, strength_at
@@ -56,6 +57,8 @@ class Uncertain:
     finish: float = 0.0
     steps: int | None = None
     seed: int = 0
+    rank: int | None = None  # of this process, and the number of processes; None: those of the process group
+    world: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("candidates", "keep", "score_every"):
@@ -76,6 +79,7 @@ class Uncertain:
             how = 'a function of (logits, targets, reduction="none"), such as those of torch.nn.functional'
             raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
         check_proposal(self.propose)
+        find_ranks(self.rank, self.world)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
 
     def __call__(
@@ -86,7 +90,8 @@ class Uncertain:
         `confidence`, in [0, 1], multiplies the strength of each sample.
         """
         check_batch(inputs, labels, self.preprocess)
-        options = {"seed": self.seed, "step": step, "confidence": check_confidence(confidence, len(inputs))}
+        ranks = find_ranks(self.rank, self.world)
+        options = {"seed": self.seed, "step": step, "ranks": ranks, "confidence": check_confidence(confidence, len(inputs))}
         strength = strength_at(step, self.strength, self.finish, self.steps)
         scoring = step % self.score_every == 0 and self.keep < self.candidates and strength > 0
         count = self.candidates if scoring else self.keep
@@ -99,16 +104,25 @@ class Uncertain:
             if self.classes not in (None, logits.shape[1]):
                 raise ValueError(f"classes must be the number of the model's logits, {logits.shape[1]}, got {self.classes}")
             targets = make_targets(inputs, labels, plan, logits.shape[1])
-            losses = self.loss(logits, targets, reduction="none")
-            if losses.numel() != len(logits):
-                raise ValueError(
-                    f'loss(…, reduction="none") must return one loss per sample, [{len(logits)}], got {list(losses.shape)}'
-                )
-            losses = losses.view(len(inputs), count)
+            losses = self._score(logits, targets, inputs).view(len(inputs), count)
             score = losses - entropy(targets).view_as(losses) if self.score == "excess" else losses
-        chosen = choose(score, self.keep, self._power, seed=self.seed, step=step)
+        chosen = choose(score, self.keep, self._power, seed=self.seed, step=step, ranks=ranks)
         losses, targets = losses.clone(), targets.clone()  # tensors of inference mode cannot be trained on
-        return Batch(augmented[chosen], targets[chosen], plan, chosen, losses)
+        own = chosen
+        if isinstance(inputs, Part):
+            own = chosen[inputs.rows.start * self.keep : inputs.rows.stop * self.keep] - inputs.rows.start * count
+        return Batch(augmented[own], targets[chosen], plan, chosen, losses)
+
+    def _score(self, logits: Tensor, targets: Tensor, inputs: Inputs) -> Tensor:
+        """Return the loss of each candidate. Those of a `Part` are gathered: every rank scores its own."""
+        if isinstance(inputs, Part):
+            count = len(targets) // len(inputs)
+            targets = targets[inputs.rows.start * count : inputs.rows.stop * count]
+        losses = self.loss(logits, targets, reduction="none")
+        if losses.numel() != len(logits):
+            problem = f"must return one loss per sample, [{len(logits)}], got {list(losses.shape)}"
+            raise ValueError(f'loss(…, reduction="none") {problem}')
+        return inputs.gather(losses) if isinstance(inputs, Part) else losses
 
     @property
     def _power(self) -> float:
@@ -131,16 +145,26 @@ def _logits(output: object) -> Float32[Tensor, "B classes"]:
 
 
 def choose(
-    losses: Float32[Tensor, "images candidates"], keep: int, power: float, *, seed: int, step: int
+    losses: Float32[Tensor, "images candidates"],
+    keep: int,
+    power: float,
+    *,
+    seed: int,
+    step: int,
+    ranks: tuple[int, int] = (0, 1),
 ) -> Int64[Tensor, " kept"]:
-    """Return the outputs to keep, `keep` per sample: the highest losses, or distinct draws in proportion to loss ** power."""
+    """Return the outputs to keep, `keep` per sample: the highest losses, or distinct draws in proportion to loss ** power.
+
+    `ranks` are the rank of this process and the number of ranks; each rank has its own draws.
+    """
+    images, candidates = losses.shape
     score = losses.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)  # NaN would sort first and be chosen
     if power != math.inf:
         # The largest of log(weight) + Gumbel noise is a draw in proportion to the weight.
-        noise = rng.generator(seed, "select", step).gumbel(size=tuple(losses.shape)).astype("float32")
+        (rank, world), generator = ranks, rng.generator(seed, "select", step)
+        noise = generator.gumbel(size=(world, images, candidates))[rank].astype("float32")
         weight = power * score.clamp(min=1e-30).log() if power else torch.zeros_like(score)
         drawn = weight + to_device(torch.from_numpy(noise), losses.device)
         score = torch.where(score == -math.inf, score, drawn)
-    images, candidates = losses.shape
     best = score.topk(keep, dim=1).indices
     return (best + candidates * torch.arange(images, device=losses.device).unsqueeze(1)).flatten()

@@ -13,6 +13,12 @@ from typing import Any
 _PARENT_CHECK = 0.2  # seconds between two checks whether the parent still runs
 
 
+def launched_rank() -> int | None:
+    """Return the rank that torchrun, or a launcher like it, has given to this process; None without one."""
+    is_launched = os.environ.keys() >= {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+    return int(os.environ["RANK"]) if is_launched else None
+
+
 def get_context(method: str | None = None) -> context.BaseContext:
     """Return the context of a start method (default: the current one) whose processes end when their parent is killed.
 

@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from outspan.children import launched_rank
 from outspan.cli import compare, data, images, measure, reproduce, studies, text, theory, train, trained
 from outspan.cli.options import describe_usage_error
 from outspan.cli.output import echo, echo_error, echo_lines, printable
@@ -104,6 +105,8 @@ def main() -> None:
     from outspan.training import Stopped
 
     warnings.formatwarning = _format_warning
+    rank = launched_rank()
+    stopped = 130 if rank is None else 0  # torchrun would report a rank that stops on request as a failure
     arguments = [_with_home(argument) for argument in sys.argv[1:]]
     try:
         sys.exit(app(arguments or ["--help"], prog_name="outspan", standalone_mode=False) or 0)
@@ -116,13 +119,14 @@ def main() -> None:
     except (RuntimeError, MemoryError) as error:  # a killed worker process, out of memory
         message, code = first_line(error), 2
     except Stopped as error:
-        message, code = str(error), 130
+        message, code = str(error), stopped
     except (KeyboardInterrupt, typer.Abort) as error:
-        message, code = "interrupted", 130
+        message, code = "interrupted", stopped
         _free_quietly(error)
     if message.lstrip().startswith("Usage:"):  # a group without a command: print its help
         echo_lines(message)
         sys.exit(0)
     with suppress(OSError):  # the terminal is closed
-        echo_error(message)
+        if not rank or code:
+            echo_error(f"rank {rank}: {message}" if rank else message)
     sys.exit(code)

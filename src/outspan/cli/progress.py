@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from outspan.children import launched_rank
 from outspan.cli.output import echo
 
 if TYPE_CHECKING:
@@ -18,13 +19,16 @@ _previous_line = time.perf_counter()  # when the previous line was printed, or w
 
 
 class _Interruption:
-    """Whether Ctrl-C, SIGTERM or SIGHUP has asked the run to stop. A second signal ends the command at once."""
+    """Whether Ctrl-C, SIGTERM or SIGHUP has asked the run to stop. A second signal ends the command at once.
+
+    Under torchrun it does not: Ctrl-C reaches a rank twice, from the terminal and from torchrun.
+    """
 
     def __init__(self, *, at_once: bool) -> None:
         self.requested, self.at_once = False, at_once  # at once: there is nothing to save yet
 
     def __call__(self, number: int, frame: Any) -> None:
-        if self.requested or self.at_once:
+        if self.at_once or (self.requested and launched_rank() is None):
             raise KeyboardInterrupt
         self.requested = True
 
@@ -40,12 +44,36 @@ def _interruptible(*, at_once: bool) -> Iterator[_Interruption]:
     try:
         yield interruption
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handler in before.items():  # a rank that has stopped may still get the signal that stopped the others
+            signal.signal(number, handler if launched_rank() is None else signal.SIG_IGN)
+
+
+class TrainingProgress:
+    """Shows the progress of a run. Called after each step, it returns whether the run is asked to stop. Only rank 0 prints."""
+
+    def __init__(self, title: str, bar: Any, interruption: _Interruption) -> None:
+        self._title, self._bar, self._interruption = title, bar, interruption
+        self._began, self._samples = time.perf_counter(), 0
+
+    def begin(self, description: str) -> None:
+        """Print a description of the run. From here on, ranks stop together: one that ends at once would stop the others."""
+        if launched_rank() is not None:
+            self._interruption.at_once = False
+        if not launched_rank():
+            echo(description, err=True)
+
+    def __call__(self, progress: Progress) -> bool:
+        self._interruption.at_once = False
+        self._samples += progress.samples
+        message = progress.message or _describe(progress, self._samples / (time.perf_counter() - self._began))
+        self._bar.update(self._bar.task_ids[0], completed=progress.step, total=progress.steps, message=message)
+        if self._bar.disable and not launched_rank():
+            _print_sometimes(f"{self._title}  {progress.step / progress.steps:.0%}  {message}".strip())
+        return self._interruption.requested
 
 
 @contextmanager
-def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Callable[[Progress], bool]]:
+def training_progress(title: str = "", *, reads: bool = False) -> Iterator[TrainingProgress]:
     """Show a bar on a terminal, otherwise a line every half minute. Ctrl-C, SIGTERM and SIGHUP make the run save and stop.
 
     `reads` means that the run loads its data first, which can take minutes. Until the first step there is nothing to save, so
@@ -59,22 +87,11 @@ def training_progress(title: str = "", *, reads: bool = False) -> Iterator[Calla
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[message]}"), TimeRemainingColumn())
     console = Console(stderr=True)
+    is_hidden = not console.is_terminal or launched_rank() is not None
     with _interruptible(at_once=reads) as interruption:
-        with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task(title, message="loading data" if reads else "")
-            began, samples = time.perf_counter(), 0
-
-            def on_step(progress: Progress) -> bool:
-                nonlocal samples
-                interruption.at_once = False
-                samples += progress.samples
-                message = progress.message or _describe(progress, samples / (time.perf_counter() - began))
-                bar.update(task, completed=progress.step, total=progress.steps, message=message)
-                if bar.disable:
-                    _print_sometimes(f"{title}  {progress.step / progress.steps:.0%}  {message}".strip())
-                return interruption.requested
-
-            yield on_step
+        with Bar(*columns, console=console, transient=True, disable=is_hidden) as bar:
+            bar.add_task(title, message="loading data" if reads else "")
+            yield TrainingProgress(title, bar, interruption)
         if interruption.requested:  # after the last step of a run: the next one does not start
             raise Stopped("stopped; run the same command again to resume")
 

@@ -1,11 +1,11 @@
 """The command train."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from outspan.children import launched_rank
 from outspan.cli.options import DATA_HELP, MODEL_HELP, RecipeFile, Set, SkipBad, as_changes
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
@@ -36,7 +36,8 @@ def train_command(
 ) -> None:
     """Train a classifier, or resume the run in the output folder.
 
-    Ctrl-C saves a checkpoint and stops. Run the same command again to resume.
+    Ctrl-C saves a checkpoint and stops. Run the same command again to resume. To train in several processes, start it with
+    torchrun (docs/distributed.md).
 
     Example: outspan train --data digits --model convnet --set epochs=10 -o runs/first
 
@@ -50,7 +51,8 @@ def train_command(
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
     built = build_recipe(recipe, read_changes([*options, *(changes or [])]), noun_of)
     check_recipe(built)
-    warn_ignored_keys(read_changes(changes or []), built, [built.policy])
+    if not launched_rank():
+        warn_ignored_keys(read_changes(changes or []), built, [built.policy])
     with training_progress(reads=True) as on_step:
         summary = train(
             scaled(built, scale),
@@ -60,9 +62,11 @@ def train_command(
             deterministic=deterministic,
             tensorboard=tensorboard,
             skip_bad=skip_bad,
-            on_begin=partial(echo, err=True),
+            on_begin=on_step.begin,
             on_step=on_step,
         )
+    if launched_rank():
+        return  # rank 0 reports
     echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch ({summary.seconds:.0f} s), saved in {out}")
     if summary.accuracy <= summary.chance:
         echo(f"Not above the majority-class baseline ({100 * summary.chance:.2f} %).")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan.data.splits import Split
+from outspan.training.distributed import Ranks
 from outspan.transforms.normalize import Preprocess
 
 _MAX_BATCH = 1000
@@ -36,6 +37,15 @@ def compute_logits(
         return torch.cat(logits)[order.argsort()]
 
 
-def accuracy(model: nn.Module, split: Split, preprocess: Preprocess, device: torch.device | str) -> float:
-    """Return the fraction of a split that is classified correctly."""
-    return float((compute_logits(model, split, preprocess, device).argmax(1) == split.labels).double().mean())
+def accuracy(
+    model: nn.Module, split: Split, preprocess: Preprocess, device: torch.device | str, ranks: Ranks | None = None
+) -> float:
+    """Return the fraction of a split that is classified correctly. Every rank evaluates a part of it."""
+    ranks = ranks or Ranks()
+    # Every n-th sample: the order may be by length.
+    own = split if ranks.world == 1 else split.take(split.evaluation_order()[ranks.rank :: ranks.world])
+    correct = torch.zeros(1, dtype=torch.int64)
+    if len(own):
+        correct += (compute_logits(model, own, preprocess, device).argmax(1) == own.labels).sum()
+    ranks.all_reduce(correct)
+    return int(correct) / len(split)

@@ -1,6 +1,6 @@
 """The training loop (Algorithm 1), for one model or for several models at once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -58,12 +58,19 @@ class Trainable(Protocol):
         ...
 
 
-def train_epochs(run: Trainable, *, save_every: float = 30.0, on_step: OnStep | None = None) -> None:
+def train_epochs(
+    run: Trainable,
+    *,
+    save_every: float = 30.0,
+    on_step: OnStep | None = None,
+    agree: Callable[[bool, bool], Sequence[bool]] = lambda *claims: claims,
+) -> None:
     """Train from the current step of the run to its end. If `on_step` returns True, save and raise `Stopped`.
 
-    A checkpoint is written every `save_every` seconds, less often if saving is slow, and after the last step.
+    A checkpoint is written every `save_every` seconds, less often if saving is slow, and after the last step. `agree` makes all
+    ranks stop and save after the same steps: it returns for each claim whether it is true on any of them.
     """
-    steps, saver = run.steps, Saver(run.save, save_every)
+    steps, saver, is_due = run.steps, Saver(run.save, save_every), not save_every
     while run.step < steps:
         epoch, start = divmod(run.step, run.epoch_steps)
         for inputs, labels in run.batches(epoch, start):
@@ -73,10 +80,11 @@ def train_epochs(run: Trainable, *, save_every: float = 30.0, on_step: OnStep | 
             run.learn(batch)
             if run.step in ((epoch + 1) * run.epoch_steps, steps):
                 run.end_epoch(epoch)
-            if run.step == steps or saver.is_due():
+            if run.step == steps or is_due:
                 saver.save()
             progress = Progress(run.step, steps, epoch, run.epochs, run.loss, run.count(labels), run.metrics)
-            if on_step is not None and on_step(progress) and run.step < steps:
+            stops, is_due = agree(on_step is not None and bool(on_step(progress)), saver.is_due())
+            if stops and run.step < steps:
                 saver.save()
                 raise Stopped(
                     f"stopped at step {run.step} of {steps}{run.stop_message_suffix}; run the same command again to resume"

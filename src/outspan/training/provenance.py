@@ -49,6 +49,7 @@ class Environment:
     compiled: bool
     deterministic: bool
     graphs: bool
+    world: int = 1  # number of processes
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Provenance:
         """Refuse to resume a run of another recipe or other data; warn if the result will not be bit-identical."""
         _check_same_recipe(self.recipe, stored["recipe"], out)
         check_same_data(self.data.to_metadata(), stored["data"], out)
-        before, is_finished = stored["setting"], stored["step"] == self.recipe.total_steps(self.data.train)
+        before, is_finished = {"world": 1, **stored["setting"]}, stored["step"] == self.recipe.total_steps(self.data.train)
         now = asdict(self.environment)
         changed = [f"{key} {before.get(key)} then, {now[key]} now" for key in now if before.get(key) != now[key]]
         if changed and not is_finished:
@@ -96,9 +97,11 @@ def describe_data(recipe: Recipe, data: Data, train: Samples, prepared: Split) -
     )
 
 
-def describe_environment(device: torch.device, *, compiled: bool, deterministic: bool, graphs: bool) -> Environment:
+def describe_environment(
+    device: torch.device, *, compiled: bool, deterministic: bool, graphs: bool, world: int = 1
+) -> Environment:
     """Return the environment of a run in this process."""
-    return Environment(device.type, torch.get_num_threads(), torch.__version__, compiled, deterministic, graphs)
+    return Environment(device.type, torch.get_num_threads(), torch.__version__, compiled, deterministic, graphs, world)
 
 
 def _check_same_recipe(recipe: Recipe, stored: Mapping[str, Json], out: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from outspan.config import Recipe, changed_keys, write_recipe
+from outspan.data.splits import Split
 from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
@@ -48,7 +49,7 @@ class Run:
             raise ValueError(f"{out}: contains a measurement, not a run; choose another folder")
         if (out / "comparison.json").exists():
             raise ValueError(f"{out}: contains a comparison, not a run; choose another folder")
-        self.setup, self.out, self.device, self.tracker = setup, out, device, tracker
+        self.setup, self.ranks, self.out, self.device, self.tracker = setup, setup.ranks, out, device, tracker
         self.state, self.provenance, self.recipe = setup.state, setup.provenance, setup.provenance.recipe
         samples = len(setup.splits.train)
         self.epochs, self.steps = self.recipe.total_epochs(samples), self.recipe.total_steps(samples)
@@ -76,12 +77,9 @@ class Run:
 
     def resume(self) -> None:
         """Continue from the newest checkpoint in the folder, or start. Another recipe or other data raises a ValueError."""
-        stored = checkpoint.load(self.out)
+        stored = self.ranks.on_first(lambda: checkpoint.load(self.out))
         if stored is None:
-            for name in (_METRICS_FILE, compositions.FILE):  # files of a run that was killed before its first checkpoint
-                (self.out / name).unlink(missing_ok=True)
-            text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may contain bytes that are not UTF-8
-            write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
+            self.ranks.on_first(self._begin)
         else:
             self.provenance.check_same_run(stored.metadata, self.out)
             self.provenance = self.provenance.with_stored_weights(stored.metadata["data"].get("weights"))
@@ -90,8 +88,18 @@ class Run:
             except ValueError as error:
                 raise ValueError(f"{self.out}: {error}") from None
             if self.step < self.steps or not (self.out / _METRICS_FILE).exists():
-                write_lines(self.out / _METRICS_FILE, self.metrics)  # without rows that were written after the checkpoint
+                self.ranks.on_first(self._write_metrics)  # without rows that were written after the checkpoint
         self._began = time.perf_counter() - self.state.seconds
+
+    def _begin(self) -> None:
+        """Write the recipe, and remove the files of a run that was killed before its first checkpoint."""
+        for name in (_METRICS_FILE, compositions.FILE):
+            (self.out / name).unlink(missing_ok=True)
+        text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may contain bytes that are not UTF-8
+        write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
+
+    def _write_metrics(self) -> None:
+        write_lines(self.out / _METRICS_FILE, self.metrics)
 
     def describe(self) -> str:
         """Return one line about the data, the model, the policy and the device, and the step if the run is resumed."""
@@ -105,10 +113,11 @@ class Run:
         policy += "".join(
             f", {key} {changed[key][1]:g}" for key in ("strength", "finish", "by_confidence", "ema", "skip") if key in changed
         )
+        processes = f", {self.ranks.world} processes" if self.ranks.is_group else ""
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         return (
             f"{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "
-            f"policy {policy}; device {self.device.type}{resuming}"
+            f"policy {policy}; device {self.device.type}{processes}{resuming}"
         )
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Tensor]]:
@@ -120,7 +129,7 @@ class Run:
         crops = (seed, epoch) if self.recipe.crop == "resized" else None
         rows = train.divide(self.setup.samples.order(), self.recipe.batch)[start : self.steps - epoch * self.epoch_steps]
         self._epoch_rows = iter(rows)
-        return train.batches(rows, self.device, crops)
+        return self.ranks.batches(train, rows, self.device, crops)
 
     def count(self, labels: Tensor) -> int:
         """Return the number of samples."""
@@ -137,7 +146,7 @@ class Run:
     def learn(self, batch: Batch) -> None:
         """Do one step of the optimizer, and let a policy that learns see the losses."""
         lr = lr_at(self.recipe, self.step, self.steps)
-        losses = take_step(self.state, self.setup.learner, self.recipe, batch, lr)
+        losses = take_step(self.state, self.setup.learner, self.recipe, batch, lr, rank=self.ranks.rank)
         if self.learning_policy is not None:
             self.learning_policy.learn(losses, step=self.step)
         self.setup.samples.learn(self._rows, losses, batch.targets)
@@ -156,33 +165,39 @@ class Run:
         return loss
 
     def end_epoch(self, epoch: int) -> None:
-        """Evaluate, and add a row to the metrics; write the compositions that were chosen."""
+        """Evaluate, and add a row to the metrics."""
         state, splits = self.state, self.setup.splits
         self.loss_queue.read()
         began = time.perf_counter()
-        if state.composition_counts:
-            compositions.add_epoch(self.out, epoch, state.composition_counts)
         row = {"epoch": epoch, "step": self.step, "train_loss": state.loss_sum / (self.step - epoch * self.epoch_steps)}
         row["lr"] = lr_at(self.recipe, self.step - 1, self.steps)
-        row["test_accuracy"] = accuracy(self.setup.eval_model, splits.test, splits.preprocess, self.device)
+        row["test_accuracy"] = self._accuracy(splits.test)
         if splits.validation is not None:
-            validation = accuracy(self.setup.eval_model, splits.validation, splits.preprocess, self.device)
-            row["validation_accuracy"] = validation
+            row["validation_accuracy"] = self._accuracy(splits.validation)
         row |= self.setup.samples.metrics()
         if self.learning_policy is not None:
             row |= self.learning_policy.metrics()
         state.metrics.append(row)
-        write_lines(self.out / _METRICS_FILE, state.metrics)  # for anyone monitoring the run; checkpoints have the rows, too
+        self.ranks.on_first(lambda: self._report(epoch))
         state.loss_sum, state.composition_counts = 0.0, {}
-        if self.tracker is not None:
-            self.tracker.add(row)
         self._began += time.perf_counter() - began  # evaluation is not training
+
+    def _accuracy(self, split: Split) -> float:
+        return accuracy(self.setup.eval_model, split, self.setup.splits.preprocess, self.device, self.ranks)
+
+    def _report(self, epoch: int) -> None:
+        """Write the metrics of an epoch for anyone monitoring the run, and the compositions that were chosen in it."""
+        if self.state.composition_counts:
+            compositions.add_epoch(self.out, epoch, self.state.composition_counts)
+        self._write_metrics()  # checkpoints have the rows, too
+        if self.tracker is not None:
+            self.tracker.add(self.metrics[-1])
 
     def save(self) -> None:
         """Write a checkpoint, if the weights are finite."""
         self.loss_queue.read()
         self.state.seconds = time.perf_counter() - self._began
-        save_run(self.out, self.state, self.setup.parts, self.provenance)
+        self.ranks.on_first(lambda: save_run(self.out, self.state, self.setup.parts, self.provenance))
 
     def summary(self) -> Summary:
         """Return the result of a finished run."""

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from outspan.policies.files import file_and_function
 from outspan.policies.hard_samples import HardSamples
 from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import Policy, build_policy, check_noun, find_policy
+from outspan.training.distributed import RankLearner, Ranks
 from outspan.training.graphs import GraphModel
 from outspan.training.provenance import Provenance, describe_data, describe_environment
 from outspan.training.saving import Parts
@@ -40,6 +41,7 @@ class Options:
     compiled: bool = False
     graphs: bool = True  # record the steps as CUDA graphs; on a GPU only
     deterministic: bool = False
+    ranks: Ranks = field(default_factory=Ranks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +62,10 @@ class Setup:
     state: State
     policy: Policy
     samples: HardSamples
-    learner: Learner
+    learner: Learner | RankLearner
     eval_model: nn.Module
     provenance: Provenance
+    ranks: Ranks
 
     @property
     def parts(self) -> Parts:
@@ -73,7 +76,7 @@ class Setup:
 
 def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool = False) -> Setup:
     """Build a run. A run that has begun no longer needs the weights file that it started from."""
-    samples, validation = _hold_out(recipe, data)
+    samples, validation, ranks = *_hold_out(recipe, data), options.ranks
     check_noun(recipe, samples.noun)  # before texts are tokenized, which takes time
     models.check_takes(recipe.model, samples.noun)
     train, test = samples.prepared(recipe, train=True), data.test.prepared(recipe)
@@ -81,20 +84,27 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     graphs = options.graphs and train.can_record_graphs(options.device)
     data_provenance = describe_data(recipe, data, samples, train)
     environment = describe_environment(
-        options.device, compiled=options.compiled, deterministic=options.deterministic, graphs=graphs
+        options.device,
+        compiled=options.compiled,
+        deterministic=options.deterministic,
+        graphs=graphs,
+        world=ranks.world,
     )
     preprocess = make_preprocess(train.noun, data_provenance.mean, data_provenance.std, on_gpu=options.device.type == "cuda")
     splits = Splits(train.to(options.device), test, validation, preprocess)
     start = replace(recipe, weights="") if has_begun else recipe
     state = new_state(start, train.shape, len(data.classes), options.device)
-    train.check_model(state.model, recipe.model, _smallest_part(recipe, len(train)))
+    train.check_model(state.model, recipe.model, _smallest_part(recipe, len(train), ranks.world))
     model: Any = torch.compile(state.model) if options.compiled else state.model
     learner = Learner(model, recipe.label_smoothing, graphs=graphs, parts=recipe.accumulate)
-    policy = build_policy(recipe, GraphModel(model) if graphs else model, data, preprocess)
+    policy = build_policy(recipe, GraphModel(model) if graphs else model, data, preprocess, world=ranks.world)
     # Not the compiled model: compiling it for evaluation takes longer than it saves.
     eval_model = GraphModel(state.eval_model) if graphs else state.eval_model
     chosen = _choose_samples(recipe, len(train), len(data.classes))
-    return Setup(splits, state, policy, chosen, learner, eval_model, Provenance(recipe, data_provenance, environment))
+    if ranks.is_group:
+        learner = RankLearner(learner, ranks, find_policy(recipe.policy).rows(recipe))
+    provenance = Provenance(recipe, data_provenance, environment)
+    return Setup(splits, state, policy, chosen, learner, eval_model, provenance, ranks)
 
 
 def _choose_samples(recipe: Recipe, count: int, classes: int) -> HardSamples:
@@ -145,11 +155,11 @@ def use_algorithms(*, deterministic: bool) -> Iterator[None]:
             torch.use_deterministic_algorithms(before[2])
 
 
-def _smallest_part(recipe: Recipe, count: int) -> int:
-    """Return the number of rows in the smallest part of a batch that goes through the model at once."""
+def _smallest_part(recipe: Recipe, count: int, world: int) -> int:
+    """Return the number of rows in the smallest part of a batch that goes through the model of a rank at once."""
     rows = find_policy(recipe.policy).rows(recipe)
     parts = []
-    for batch in {min(recipe.batch, count), count % recipe.batch} - {0}:
+    for batch in {max(1, size // world) for size in {min(recipe.batch, count), count % recipe.batch} - {0}}:
         size = -(-rows * batch // recipe.accumulate)
         parts.append(rows * batch % size or size)
     return min(parts)

@@ -81,19 +81,22 @@ class TrainingBatch(Protocol):
 
 def take_step(
     state: State,
-    learner: Learner,
+    learner: Callable[[Tensor, Tensor], Tensor],
     recipe: Recipe,
     batch: TrainingBatch,
     lr: float,
     clip: Callable[[Iterable[Tensor], float], object] = nn.utils.clip_grad_norm_,
+    *,
+    rank: int = 0,
 ) -> Tensor:
     """Update the model on a batch and return the loss of each sample, [B] or [models, B].
 
-    `clip` limits the gradients of parameters. By default it limits the norm of all gradients together.
+    `clip` limits the gradients of parameters. By default it limits the norm of all gradients together. Every rank has its own
+    draws of dropout.
     """
     for group in state.optimizer.param_groups:
         group["lr"] = lr
-    _seed(rng.derive(recipe.seed, "model", state.step), batch.inputs.is_cuda)
+    _seed(rng.derive(recipe.seed, "model", state.step, *[rank] if rank else []), batch.inputs.is_cuda)
     losses = learner(batch.inputs, batch.targets)
     if recipe.clip:
         clip(state.model.parameters(), recipe.clip)

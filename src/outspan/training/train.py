@@ -1,12 +1,12 @@
 """The function `outspan.train`: start a run, or resume it."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
 from typing_extensions import Unpack
 
-from outspan import devices
 from outspan.config import Recipe, build_recipe
 from outspan.data.sets import Data, load_for, noun_of
 from outspan.files import output_folder, remove_partials
@@ -14,6 +14,7 @@ from outspan.policies.table import warn_ignored_keys
 from outspan.recipe_keys import RecipeKeys
 from outspan.shapes import describe
 from outspan.training import OnStep, checkpoint
+from outspan.training.distributed import check_divides, check_same_start, joined
 from outspan.training.lock import locked
 from outspan.training.loop import train_epochs
 from outspan.training.run import Run, Summary
@@ -48,7 +49,7 @@ def train(
     Args:
         recipe: A `Recipe`, or the path of a TOML file. By default all keys have their default values.
         out: The folder of the run. If it contains a run of the same recipe and data, that run is resumed.
-        device: Where to train. By default a GPU if there is one, otherwise the CPU.
+        device: Where to train. By default a GPU if there is one, otherwise the CPU. Under torchrun, the GPU of the process.
         splits: An `outspan.data.sets.Data`, used instead of the data that the recipe names.
         compile: Compile the model with `torch.compile`.
         graphs: On a GPU, record the steps as CUDA graphs.
@@ -56,8 +57,8 @@ def train(
         tensorboard: Also write TensorBoard events.
         skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
         save_every: Seconds between checkpoints, or more if saving would take over 5 % of the time. 0: save after every step.
-        on_begin: Called with a description of the run before its first step.
-        on_step: Called with a `Progress` after every step. If it returns True, the run saves and raises `Stopped`.
+        on_begin: Called with a description of the run before its first step, in every process.
+        on_step: Called with a `Progress` after every step. If any process returns True, the run saves and raises `Stopped`.
         **keys: Keys of the recipe, e.g. `epochs=20`. They override those of `recipe`.
 
     Raises:
@@ -65,22 +66,31 @@ def train(
             diverges.
         Stopped: If `on_step` returned True. The same call resumes the run.
     """
-    folder, where = output_folder(out), devices.find_device(device)
-    with use_algorithms(deterministic=deterministic):
+    folder = output_folder(out)
+    with joined(device) as (ranks, where), use_algorithms(deterministic=deterministic), ExitStack() as stack:
         built = with_absolute_paths(build_recipe(recipe, keys, noun_of))
+        check_divides(built.batch, ranks.world)
         warn_ignored_keys(keys, built, [built.policy])
         if not isinstance(splits, Data | None):
             raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
         data = load_for(built, skip_bad=skip_bad) if splits is None else splits
-        options = Options(where, compiled=compile, graphs=graphs, deterministic=deterministic)
-        setup = build_setup(built, data, options, has_begun=checkpoint.has_checkpoints(folder))
+        options = Options(where, compiled=compile, graphs=graphs, deterministic=deterministic, ranks=ranks)
+        setup = build_setup(built, data, options, has_begun=ranks.on_first(lambda: checkpoint.has_checkpoints(folder)))
+        check_same_start(ranks, setup.provenance)
         run = Run(setup, folder, where)
-        folder.mkdir(parents=True, exist_ok=True)  # all checks that do not read the folder have passed
-        with locked(folder):  # no file is read or written before: another process may be using the folder
-            run.resume()
-            if run.step < run.steps:  # a finished run is only read: its folder may be read-only
-                remove_partials(folder)
-                run.tracker = TensorBoard(folder / "tensorboard", run.step) if tensorboard else None
-                on_begin(run.describe())
-                train_epochs(run, save_every=save_every, on_step=on_step)
-            return run.summary()
+
+        def enter() -> None:
+            folder.mkdir(parents=True, exist_ok=True)  # all checks that do not read the folder have passed
+            stack.enter_context(locked(folder))  # no file is read or written before: another process may be using the folder
+
+        def begin() -> None:
+            remove_partials(folder)
+            run.tracker = TensorBoard(folder / "tensorboard", run.step) if tensorboard else None
+
+        ranks.on_first(enter)
+        run.resume()
+        if run.step < run.steps:  # a finished run is only read: its folder may be read-only
+            ranks.on_first(begin)
+            on_begin(run.describe())
+            train_epochs(run, save_every=save_every, on_step=on_step, agree=ranks.agree)
+        return run.summary()

@@ -1,0 +1,240 @@
+"""Training in several ranks: the same result as in one process, exact resuming, and failures that stop all ranks."""
+
+import csv
+import os
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import outspan
+import ranks
+from made import make_folder
+from outspan.training import checkpoint
+from outspan.training.distributed import Ranks, check_divides, check_same_start
+from outspan.training.provenance import DataProvenance, Environment, Provenance
+from ranks import Broken, Command, Slow, StopAt, Train
+from reviews import make_reviews
+
+SMALL = {"data": "digits", "model": "mlp", "fraction": 0.1, "batch": 36}  # 500 images: 14 batches, the last one of 32
+GEOMETRIC = {"policy": "random", "transforms": "geometric"}
+
+
+def train(out, world, **options):
+    """Train in one process without a group (world 0), or in ranks. Return the tensors of the last checkpoint."""
+    if not world:
+        outspan.train(out=out, device="cpu", **options)
+    else:
+        results = ranks.run([Train(out, **options)] * world)
+        assert all(isinstance(result, outspan.Summary) for result in results), results
+        assert len({result.loss for result in results}) == 1  # every rank has the losses of all
+    loaded = checkpoint.load(out)
+    assert loaded is not None
+    return loaded
+
+
+def check_close(one, other, tolerance=1e-5):
+    for name, tensor in one.tensors.items():
+        if tensor.is_floating_point():
+            torch.testing.assert_close(tensor, other.tensors[name], rtol=tolerance, atol=tolerance, msg=name)
+
+
+def test_1_2_and_4_ranks_agree_with_one_process_after_100_steps(tmp_path, one_thread):
+    options = SMALL | GEOMETRIC | {"steps": 100}
+    alone = train(tmp_path / "0", 0, **options)
+    for world in (1, 2, 4):
+        several = train(tmp_path / str(world), world, **options)
+        rows = zip(alone.metadata["metrics"], several.metadata["metrics"], strict=True)
+        for before, after in rows:
+            assert after["train_loss"] == pytest.approx(before["train_loss"], rel=1e-5)
+            assert after["test_accuracy"] == pytest.approx(
+                before["test_accuracy"], abs=0.011
+            )  # one of 100 may be on the border
+        check_close(alone, several, 1e-4)
+    assert torch.equal(alone.tensors["model.1.weight"], train(tmp_path / "1", 1, **options).tensors["model.1.weight"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policy": "uncertain", "transforms": "geometric", "keep": 2, "accumulate": 2},
+        {"policy": "uncertain", "transforms": "geometric", "select": "proportional", "score_every": 2},
+        {"policy": "auto", "epochs": 8, "skip": 0.5},
+        {"policy": "adversarial", "adversaries": 2, "clip": 1.0},
+        {"policy": "random", "transforms": "geometric", "by_confidence": 0.5, "ema": 0.9, "validation": 33},
+        {"policy": "none", "batch": 498, "label_smoothing": 0.1},  # one rank has no rows in the last batch
+    ],
+    ids=lambda options: options["policy"],
+)
+def test_every_policy_agrees_with_one_process(options, tmp_path, one_thread):
+    options = SMALL | {"epochs": 2} | options
+    alone, several = train(tmp_path / "alone", 0, **options), train(tmp_path / "several", 3, **options)
+    assert several.metadata["chosen"].keys() == alone.metadata["chosen"].keys()
+    check_close(alone, several, 1e-4)
+    files = [{path.name for path in (tmp_path / name).iterdir()} for name in ("alone", "several")]
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(
+    ("world", "options"),
+    [
+        (2, {"model": "convnet", "policy": "uncertain", "ema": 0.9}),  # scores with the running statistics of BatchNorm
+        (4, {"policy": "random"}),  # with mixing
+        (3, {"policy": "auto", "epochs": 8, "skip": 0.5}),
+        (2, {"policy": "adversarial", "adversaries": 2}),
+    ],
+)
+def test_a_run_that_was_stopped_resumes_to_the_same_bits(world, options, tmp_path):
+    options = SMALL | {"epochs": 2} | options
+    whole = train(tmp_path / "whole", world, **options)
+    for step in (9, 21):
+        results = ranks.run([Train(tmp_path / "run", on_step=StopAt(step, rank=1), **options)] * world)
+        assert all("Stopped: stopped at step" in result and f"step {step} of" in result for result in results), results
+    resumed = train(tmp_path / "run", world, **options)
+    assert resumed.tensors.keys() == whole.tensors.keys()
+    for name, tensor in whole.tensors.items():
+        assert torch.equal(tensor, resumed.tensors[name]), name
+    assert resumed.metadata["metrics"] == whole.metadata["metrics"]
+    assert resumed.metadata["chosen"] == whole.metadata["chosen"]
+
+
+def test_a_run_resumes_with_another_number_of_ranks(tmp_path, one_thread):
+    options = SMALL | GEOMETRIC | {"epochs": 2}
+    whole = train(tmp_path / "whole", 0, **options)
+    ranks.run([Train(tmp_path / "run", on_step=StopAt(9, rank=0), **options)] * 2)
+    with pytest.warns(UserWarning, match=r"will not be bit-identical \(world 2 then, 1 now\)"):
+        resumed = train(tmp_path / "run", 0, **options)
+    check_close(whole, resumed, 1e-4)
+
+
+def test_image_files_and_texts_are_divided_over_ranks(tmp_path, one_thread, tiny_model):
+    make_folder(tmp_path / "images", train=10, test=5)
+    with open(tmp_path / "reviews.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("text", "label"), *make_reviews(40)])
+    common = {"epochs": 2, "batch": 6, "policy": "random", "lr": 1e-3}
+    images = {"data": str(tmp_path / "images"), "model": "mlp", "size": 8, "crop": "resized", "transforms": "geometric"}
+    for name, options in {
+        "images": images,
+        "texts": {"data": str(tmp_path / "reviews.csv"), "model": str(tiny_model), "length": 16},
+    }.items():
+        alone = train(tmp_path / f"{name}0", 0, **common, **options)
+        several = train(tmp_path / f"{name}2", 2, **common, **options)
+        for before, after in zip(alone.metadata["metrics"], several.metadata["metrics"], strict=True):
+            assert after["train_loss"] == pytest.approx(before["train_loss"], rel=1e-3), name  # dropout has its own draws
+            assert after["test_accuracy"] == before["test_accuracy"], name
+
+
+def test_a_loss_that_is_not_finite_on_one_rank_stops_all_at_the_same_step(tmp_path):
+    results = ranks.run([Broken("loss", 1, tmp_path / "run", **SMALL, policy="none", epochs=2)] * 3)
+    assert results == ["Diverged: the loss is nan at step 5, epoch 0: try a smaller lr"] * 3
+
+
+def test_a_full_disk_on_rank_0_stops_all(tmp_path):
+    first, *others = ranks.run([Broken("disk", 0, tmp_path / "run", **SMALL, policy="none", save_every=0)] * 3)
+    assert first == "OSError: [Errno 28] No space left on device"
+    assert others == ["RuntimeError: rank 0 failed: [Errno 28] No space left on device"] * 2
+
+
+def test_a_rank_that_fails_alone_stops_all(tmp_path):
+    first, second = ranks.run([Broken("read", 1, tmp_path / "run", **SMALL, policy="none")] * 2)
+    assert second == "ValueError: cannot read"
+    assert first.startswith("RuntimeError: another rank has ended or does not answer (")
+    assert first.endswith("); the same command resumes the run")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lr": 0.2}, "all ranks must have the same lr, got 0.1 on rank 0 and 0.2 on rank 1: start them with the same command"),
+        ({"data": "other"}, "all ranks must have the same test_digest of the data, got"),
+        ({"compile": True}, "all ranks must have the same compiled, got False on rank 0 and True on rank 1"),
+    ],
+)
+def test_ranks_that_differ_are_refused(change, message, tmp_path, tiny):
+    options = SMALL | {"policy": "none", "data": str(tiny), "fraction": 1.0, "batch": 30}
+    with np.load(tiny) as file:
+        np.savez(tmp_path / "other.npz", **dict(file) | {"test_images": 255 - file["test_images"]})
+    change = {"data": str(tmp_path / "other.npz")} if "data" in change else change
+    results = ranks.run([Train(tmp_path / "run", **options), Train(tmp_path / "run", **options | change)])
+    assert len(set(results)) == 1
+    assert message in results[0]
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_version_of_torch_is_refused():
+    """Another number of threads is not."""
+    data = DataProvenance(60, (1, 28, 28), ("0", "1"), (0.5,), (0.2,))
+    newer = Provenance(outspan.Recipe(), data, Environment("cpu", 2, "2.10", False, False, False, 2))
+    older = replace(newer, environment=replace(newer.environment, torch="2.9", threads=1))
+
+    class Both(Ranks):
+        def gather_objects(self, value):
+            return [older.to_metadata(), value]
+
+    with pytest.raises(ValueError, match=r"the same torch, got '2.9' on rank 0 and '2.10' on rank 1"):
+        check_same_start(Both(1, 2, True), newer)
+
+
+@pytest.mark.parametrize(
+    ("batch", "world", "hint"), [(128, 3, "start 2, or use --set batch=129"), (100, 8, "start 10, or use --set batch=104")]
+)
+def test_a_world_size_that_does_not_divide_the_batch_is_refused(batch, world, hint):
+    with pytest.raises(ValueError, match=f"must divide the batch, got {world} processes and batch {batch}: {hint}"):
+        check_divides(batch, world)
+    check_divides(128, 4)
+
+
+def wait_for_checkpoint(folder):
+    end = time.monotonic() + 60
+    while not checkpoint.has_checkpoints(folder):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def command(tmp_path, *arguments):
+    return Command(
+        tmp_path / "log", "train", "--data", "digits", "--model", "mlp", "--policy", "none", "--set", "batch=126", *arguments
+    )
+
+
+def test_sigterm_saves_once_and_every_rank_exits_with_0(tmp_path):
+    """The signal reaches one rank only, and a second signal changes nothing: all agree on a step."""
+    started = ranks.start([Slow(command(tmp_path, "--set", "epochs=100000", "-o", tmp_path / "run"))] * 2)
+    wait_for_checkpoint(tmp_path / "run")
+    os.kill(started[1][0].pid, signal.SIGTERM)
+    os.kill(started[1][0].pid, signal.SIGTERM)
+    assert [ranks.receive(*rank) for rank in started] == [0, 0]
+    text = (tmp_path / "log0").read_text()
+    assert "stopped at step" in text
+    assert "run the same command again to resume" in text
+    assert (tmp_path / "log1").read_text() == ""
+    loaded = checkpoint.load(tmp_path / "run")
+    assert loaded is not None
+    assert f"stopped at step {loaded.metadata['step']} of" in text
+
+
+def test_a_killed_rank_ends_the_others_with_one_line(tmp_path):
+    started = ranks.start([Slow(command(tmp_path, "--set", "epochs=100000", "-o", tmp_path / "run"))] * 3)
+    wait_for_checkpoint(tmp_path / "run")
+    os.kill(started[1][0].pid, signal.SIGKILL)
+    assert [ranks.receive(*rank, 60) for rank in started] == [2, None, 2]
+    for rank in (0, 2):
+        line = (tmp_path / f"log{rank}").read_text().splitlines()[-1]
+        assert line.startswith(f"outspan: {f'rank {rank}: ' if rank else ''}another rank has ended or does not answer")
+        assert "Traceback" not in (tmp_path / f"log{rank}").read_text()
+
+
+@pytest.mark.slow
+def test_a_rank_that_gets_sigterm_waits_20_seconds_for_one_that_does_not_answer(tmp_path):
+    started = ranks.start([Slow(command(tmp_path, "--set", "epochs=100000", "-o", tmp_path / "run"))] * 2)
+    wait_for_checkpoint(tmp_path / "run")
+    os.kill(started[1][0].pid, signal.SIGSTOP)
+    os.kill(started[0][0].pid, signal.SIGTERM)
+    began = time.monotonic()
+    started[0][0].join(60)
+    assert 15 < time.monotonic() - began < 30
+    assert "rank 0: the other ranks do not answer; the same command resumes the run" in (tmp_path / "log0").read_text()
+    started[1][0].kill()

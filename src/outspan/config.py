@@ -65,6 +65,7 @@ class Recipe:
     label_smoothing: float = 0.0
     clip: float = _BY_DATA  # maximum norm of the gradient; 0: no limit
     accumulate: int = 1  # number of parts of a batch, for gradient accumulation
+    sync_bn: int = 0  # 1: BatchNorm uses the statistics of the whole batch; 0: those of the rows of each process
     size: int = 224  # side of images read from a folder
     crop: str = "centre"  # how they are cropped: "centre", or "resized" (random resized crop when a file is read)
     fraction: float = 1.0  # of the train and test samples to use, evenly spaced; at least two batches

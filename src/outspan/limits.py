@@ -75,6 +75,7 @@ LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
         "label_smoothing": _FRACTION,
         "clip": _COEFFICIENT,
         "accumulate": Between(1, 10_000_000),
+        "sync_bn": Between(0, 1),
         "size": Between(1, 4096),
         "crop": OneOf(("centre", "resized")),
         "fraction": Between(0, 1, open_low=True, whole=False),

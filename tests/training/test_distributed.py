@@ -16,6 +16,7 @@ from made import make_folder
 from outspan.training import checkpoint
 from outspan.training.distributed import Ranks, check_divides, check_same_start
 from outspan.training.provenance import DataProvenance, Environment, Provenance
+from outspan.training.sync_batchnorm import synchronize
 from ranks import Broken, Command, Slow, StopAt, Train
 from reviews import make_reviews
 
@@ -99,6 +100,25 @@ def test_a_run_that_was_stopped_resumes_to_the_same_bits(world, options, tmp_pat
         assert torch.equal(tensor, resumed.tensors[name]), name
     assert resumed.metadata["metrics"] == whole.metadata["metrics"]
     assert resumed.metadata["chosen"] == whole.metadata["chosen"]
+
+
+def test_synchronized_batch_norm_gives_the_result_of_one_process(tmp_path, one_thread):
+    options = SMALL | GEOMETRIC | {"model": "convnet", "epochs": 2, "batch": 100, "sync_bn": 1}
+    alone, several = train(tmp_path / "alone", 0, **options), train(tmp_path / "several", 2, **options)
+    check_close(alone, several, 1e-3)
+    local = train(tmp_path / "local", 2, **options | {"sync_bn": 0})
+    with pytest.raises(AssertionError):
+        check_close(alone, local, 1e-3)
+
+
+def test_batch_norm_layers_that_cannot_be_synchronized_are_refused():
+    class Other(torch.nn.BatchNorm2d):
+        pass
+
+    with pytest.raises(ValueError, match=r"sync_bn is for the layers BatchNorm1d, .* got Other \(0\): set sync_bn to 0"):
+        synchronize(torch.nn.Sequential(Other(3)), Ranks())
+    with pytest.raises(ValueError, match="accumulate must be 1 with sync_bn, got 2"):
+        outspan.train(out="unused", data="digits", sync_bn=1, accumulate=2)
 
 
 def test_a_run_resumes_with_another_number_of_ranks(tmp_path, one_thread):

@@ -17,12 +17,15 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.rendezvous import rendezvous
 
 from outspan.children import launched_rank
 from outspan.devices import find_device, to_device
 from outspan.files import Json
 from outspan.messages import first_line, shown
 from outspan.policies.ranks import Part, own_rows
+from outspan.training import Diverged, Stopped
 from outspan.training.metadata import ProvenanceMetadata
 from outspan.training.provenance import Provenance
 from outspan.training.step import Learner
@@ -223,23 +226,47 @@ def joined(device: str | torch.device | None) -> Iterator[tuple[Ranks, torch.dev
     if launched_rank() is None and not dist.is_initialized():
         yield Ranks(), where
         return
-    local, locals_ = (int(os.environ.get(name, value)) for name, value in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")))
     if where.type == "cuda":
+        local = int(os.environ.get("LOCAL_RANK", "0"))
         where = torch.device("cuda", local % torch.cuda.device_count()) if where.index is None else where
         torch.cuda.set_device(where)
-    is_ours = not dist.is_initialized()
-    if is_ours:
-        has_own_gpu = where.type == "cuda" and locals_ <= torch.cuda.device_count()  # NCCL refuses two ranks on one GPU
-        dist.init_process_group(f"{_GLOO},cuda:nccl" if has_own_gpu else "gloo", timeout=_TIMEOUT)
-    elif _GLOO not in str(dist.get_backend_config()):
-        raise ValueError(
-            f"the process group needs the backend gloo on the CPU, got {dist.get_backend_config()}: use cpu:gloo,cuda:nccl"
-        )
-    with Watch(dist.get_rank()) as watch, warnings.catch_warnings():
+    with Watch(launched_rank() or 0) as watch, _process_group(where), warnings.catch_warnings():
         if dist.get_rank():
             warnings.simplefilter("ignore")
         ranks = Ranks(dist.get_rank(), dist.get_world_size(), True, watch)
-        yield ranks, where
+        try:
+            yield ranks, where
+        except (Diverged, Stopped):  # all ranks raise these after the same step
+            ranks.agree(True)
+            raise
         ranks.agree(True)  # a process that ends while its last communication is being cleaned up can crash
-    if is_ours:
-        dist.destroy_process_group()
+
+
+@contextmanager
+def _process_group(device: torch.device) -> Iterator[None]:
+    """Start a process group and end it; one that exists already stays."""
+    if dist.is_initialized():
+        if _GLOO not in str(dist.get_backend_config()):
+            problem = f"the process group needs the backend gloo on the CPU, got {dist.get_backend_config()}"
+            raise ValueError(f'{problem}: use init_process_group("cpu:gloo,cuda:nccl")')
+        yield
+        return
+    here, everywhere = (int(os.environ.get(name, "1")) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+    has_own_gpu = device.type == "cuda" and here <= torch.cuda.device_count()  # NCCL refuses two ranks on one GPU
+    # On one machine torchrun keeps the addresses of the ranks when it restarts them: old ones must not be read.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if here == everywhere else "0"
+    try:
+        store, rank, world = next(rendezvous("env://", timeout=_TIMEOUT))
+        options = {"store": PrefixStore(f"outspan {attempt}", store), "rank": rank, "world_size": world}
+        dist.init_process_group(f"{_GLOO},cuda:nccl" if has_own_gpu else "gloo", timeout=_TIMEOUT, **options)
+    except RuntimeError as error:
+        raise RuntimeError(f"cannot connect to the other ranks ({first_line(error)})") from None
+    try:
+        yield
+    except BaseException:
+        if has_own_gpu:  # otherwise NCCL may wait forever for a rank that has ended
+            dist.distributed_c10d._abort_process_group()
+        else:
+            dist.destroy_process_group()
+        raise
+    dist.destroy_process_group()

@@ -28,6 +28,7 @@ from outspan.training.provenance import Provenance, describe_data, describe_envi
 from outspan.training.saving import Parts
 from outspan.training.state import State, new_state
 from outspan.training.step import Learner
+from outspan.training.sync_batchnorm import synchronize
 from outspan.transforms.normalize import Preprocess
 
 _SKIP_EPOCHS = (100.0, 200.0), (1.0, 0.0)  # by the number of epochs: in long runs all samples are seen often enough
@@ -76,12 +77,15 @@ class Setup:
 
 def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool = False) -> Setup:
     """Build a run. A run that has begun no longer needs the weights file that it started from."""
+    if recipe.sync_bn and recipe.accumulate > 1:
+        raise ValueError(f"accumulate must be 1 with sync_bn, got {recipe.accumulate}: set one of them to its default")
     samples, validation, ranks = *_hold_out(recipe, data), options.ranks
     check_noun(recipe, samples.noun)  # before texts are tokenized, which takes time
     models.check_takes(recipe.model, samples.noun)
     train, test = samples.prepared(recipe, train=True), data.test.prepared(recipe)
     validation = None if validation is None else validation.prepared(recipe)
-    graphs = options.graphs and train.can_record_graphs(options.device)
+    is_synchronized = bool(recipe.sync_bn) and ranks.is_group
+    graphs = options.graphs and train.can_record_graphs(options.device) and not is_synchronized
     data_provenance = describe_data(recipe, data, samples, train)
     environment = describe_environment(
         options.device,
@@ -94,6 +98,8 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     splits = Splits(train.to(options.device), test, validation, preprocess)
     start = replace(recipe, weights="") if has_begun else recipe
     state = new_state(start, train.shape, len(data.classes), options.device)
+    if is_synchronized:
+        synchronize(state.model, ranks)
     train.check_model(state.model, recipe.model, _smallest_part(recipe, len(train), ranks.world))
     model: Any = torch.compile(state.model) if options.compiled else state.model
     learner = Learner(model, recipe.label_smoothing, graphs=graphs, parts=recipe.accumulate)

@@ -79,8 +79,8 @@ class Launch:
             self.sleep()
         if self.process.returncode or drill.session(self.process.pid):
             raise self.failed(f"exit code {self.process.returncode}")
-        if "Traceback" in self.log.read_text():
-            raise self.failed("a traceback")
+        if any(word in self.log.read_text() for word in ("Traceback", "terminate called")):
+            raise self.failed("a traceback, or a crash")
 
     def sleep(self) -> None:
         if time.monotonic() > self.end:

@@ -40,3 +40,11 @@ def test_every_command_survives_kills():
 def test_a_command_restarts_at_once_after_only_its_parent_was_killed(method):
     code, text = drill("--scenarios", "", "--supervisor", method)
     assert code == 0, text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", ["2", "4"])
+def test_a_killed_rank_ends_all_and_torchrun_resumes_to_the_same_result(world):
+    command = [sys.executable, DRILL.with_name("ranks_drill.py"), "--world", world, "--runs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 0, done.stdout + done.stderr

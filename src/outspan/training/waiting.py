@@ -1,6 +1,7 @@
 """The end of a process that waits for other ranks in vain."""
 
 import os
+import select
 import signal
 import threading
 import time
@@ -19,7 +20,7 @@ class Watch:
 
     def __init__(self, rank: int = 0) -> None:
         self._rank, self._beat, self._is_working = rank, time.monotonic(), False
-        self._pipe: tuple[int, int] | None = None
+        self._pipe, self._thread = -1, None
 
     def beat(self) -> None:
         """Tell that the other ranks have answered."""
@@ -37,24 +38,30 @@ class Watch:
 
     def __enter__(self) -> "Watch":
         if threading.current_thread() is threading.main_thread():  # only there signals can be read
-            self._pipe = os.pipe()
-            os.set_blocking(self._pipe[1], False)
-            signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-            threading.Thread(target=self._end_after_signal, args=(self._pipe[0],), daemon=True).start()
+            read, self._pipe = os.pipe()
+            os.set_blocking(self._pipe, False)
+            signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
+            self._thread = threading.Thread(target=self._end_after_signal, args=(read,), daemon=True)
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pipe is not None:
+        if self._thread is not None:
             signal.set_wakeup_fd(-1)
-            os.close(self._pipe[1])  # the thread reads the end of the pipe
+            os.close(self._pipe)  # the thread reads the end of the pipe
+            self._thread.join()  # torch aborts a process that ends while a thread of Python still runs
 
     def _end_after_signal(self, pipe: int) -> None:
-        while (number := os.read(pipe, 1)) not in (b"", bytes([signal.SIGTERM]), bytes([signal.SIGINT])):
-            pass
-        self.beat()
-        while number and self._pipe is not None:
-            time.sleep(_CHECK)
-            if not self._is_working and time.monotonic() - self._beat > _LIMIT:
+        is_asked = False
+        while True:
+            if select.select([pipe], [], [], _CHECK if is_asked else None)[0]:
+                number = os.read(pipe, 1)
+                if not number:
+                    return os.close(pipe)
+                if not is_asked and number[0] in (signal.SIGTERM, signal.SIGINT):
+                    is_asked = True
+                    self.beat()
+            if is_asked and not self._is_working and time.monotonic() - self._beat > _LIMIT:
                 message = f"outspan: rank {self._rank}: the other ranks do not answer; the same command resumes the run\n"
                 os.write(2, message.encode())
                 os._exit(1)

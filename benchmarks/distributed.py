@@ -1,0 +1,101 @@
+"""The cost of a process group: one rank under torchrun against the plain loop, on the same device.
+
+    python benchmarks/distributed.py                       # CPU, one thread, or the GPU if there is one
+    python benchmarks/distributed.py --result results/distributed.json
+
+Both runs train the same model in this process, in turns of some steps each. The median of the ratios of all pairs of turns is
+printed, also for the CPU time, which depends less on other programs. The rank does what it does with several ranks: it reduces
+gradients and losses (NCCL on a GPU, gloo on a CPU), and agrees after every step on whether to stop.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from machine import machine
+
+from outspan.config import Recipe
+from outspan.data.sets import load_for
+from outspan.training.distributed import Ranks, joined
+from outspan.training.run import Run
+from outspan.training.setup import Options, build_setup
+
+Turn = Callable[[], tuple[float, float]]
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+
+
+def make_turn(recipe: Recipe, device: torch.device, ranks: Ranks, steps: int, folder: Path) -> Turn:
+    """Return a function that trains for some steps and returns the seconds that they take, and those of the CPU."""
+    data = load_for(recipe)
+    run = Run(build_setup(recipe, data, Options(device, ranks=ranks)), folder, device)
+    batches = iter(())
+
+    def turn() -> tuple[float, float]:
+        nonlocal batches
+        synchronize(device)
+        began, cpu = time.perf_counter(), time.process_time()
+        for _ in range(steps):
+            try:
+                inputs, labels = next(batches)
+            except StopIteration:
+                batches = run.batches(0, 0)
+                inputs, labels = next(batches)
+            run.learn(run.augment(inputs, labels))
+            ranks.agree(False, False)
+        run.loss_queue.read()
+        synchronize(device)
+        return time.perf_counter() - began, time.process_time() - cpu
+
+    return turn
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def main() -> None:
+    """Measure, print the ratio, and write it to a result file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="", help="default: convnet on a CPU, wide_resnet-28-10 on a GPU")
+    parser.add_argument("--policy", default="random")
+    parser.add_argument("--turns", type=int, default=15, help="pairs of turns")
+    parser.add_argument("--steps", type=int, default=30, help="steps per turn")
+    parser.add_argument("--result", type=Path, help="JSON file to add the ratio to")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    os.environ |= ALONE | {"MASTER_PORT": str(20000 + os.getpid() % 20000)}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ranks, device = stack.enter_context(joined(None))
+        model = options.model or ("wide_resnet-28-10" if device.type == "cuda" else "convnet")
+        recipe = Recipe(data="digits", model=model, policy=options.policy, batch=128, epochs=1000, skip=0.0)
+        turns = [make_turn(recipe, device, each, options.steps, folder) for each in (Ranks(), ranks)]
+        for turn in turns:
+            turn()  # warm up, and record CUDA graphs
+        pairs = [_take_turns(turns, first=i % 2) for i in range(options.turns)]
+    row = {"model": model, "policy": options.policy, "pairs": options.turns, "steps_per_turn": options.steps}
+    for i, clock in enumerate(("wall", "cpu")):
+        row[f"{clock}_ms_per_step"] = round(1000 * statistics.median(plain[i] for plain, _ in pairs) / options.steps, 3)
+        row[f"{clock}_ratio"] = round(statistics.median(rank[i] / plain[i] for plain, rank in pairs), 4)
+    print(f"{device.type}: {row}")
+    if options.result:
+        results = json.loads(options.result.read_text()) if options.result.exists() else {"machine": machine()}
+        options.result.write_text(json.dumps(results | {device.type: row}, indent=2) + "\n")
+
+
+def _take_turns(turns: Sequence[Turn], *, first: int) -> list[tuple[float, float]]:
+    """Return the times of the plain loop and of the rank. Which one is first alternates."""
+    times = {i: turns[i]() for i in (first, 1 - first)}
+    return [times[0], times[1]]
+
+
+if __name__ == "__main__":
+    main()

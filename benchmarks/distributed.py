@@ -64,10 +64,10 @@ def synchronize(device: torch.device) -> None:
 def main() -> None:
     """Measure, print the ratio, and write it to a result file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="", help="default: convnet on a CPU, wide_resnet-28-10 on a GPU")
+    parser.add_argument("--model", default="", help="default: wide_resnet-10-1 on a CPU, wide_resnet-28-10 on a GPU")
     parser.add_argument("--policy", default="random")
     parser.add_argument("--turns", type=int, default=15, help="pairs of turns")
-    parser.add_argument("--steps", type=int, default=30, help="steps per turn")
+    parser.add_argument("--steps", type=int, default=10, help="steps per turn")
     parser.add_argument("--result", type=Path, help="JSON file to add the ratio to")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -75,7 +75,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ranks, device = stack.enter_context(joined(None))
-        model = options.model or ("wide_resnet-28-10" if device.type == "cuda" else "convnet")
+        model = options.model or ("wide_resnet-28-10" if device.type == "cuda" else "wide_resnet-10-1")
         recipe = Recipe(data="digits", model=model, policy=options.policy, batch=128, epochs=1000, skip=0.0)
         turns = [make_turn(recipe, device, each, options.steps, folder) for each in (Ranks(), ranks)]
         for turn in turns:

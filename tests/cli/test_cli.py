@@ -87,3 +87,12 @@ def test_an_interruption_hides_errors_of_unfinished_objects(monkeypatch, run):
 
     monkeypatch.setattr(cli, "app", make)
     assert run("train", code=130) == "outspan: interrupted\n"  # an ignored error would fail this test
+
+
+def test_studies_under_torchrun_are_refused(run, monkeypatch):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert "torchrun is for `outspan train`, got `outspan compare`: start it without torchrun" in run("compare", code=2)
+    monkeypatch.setenv("RANK", "1")
+    assert run("compare", code=2).startswith("outspan: rank 1: torchrun is for")
+    assert "Usage" in run("--help")

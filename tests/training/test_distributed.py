@@ -243,7 +243,9 @@ def test_a_killed_rank_ends_the_others_with_one_line(tmp_path):
     assert [ranks.receive(*rank, 60) for rank in started] == [2, None, 2]
     for rank in (0, 2):
         line = (tmp_path / f"log{rank}").read_text().splitlines()[-1]
-        assert line.startswith(f"outspan: {f'rank {rank}: ' if rank else ''}another rank has ended or does not answer")
+        assert line.startswith(f"outspan: {f'rank {rank}: ' if rank else ''}another rank has ended or does not answer (")
+        assert line.endswith("); the same command resumes the run")
+        assert "third_party" not in line
         assert "Traceback" not in (tmp_path / f"log{rank}").read_text()
 
 

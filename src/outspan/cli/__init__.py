@@ -67,6 +67,9 @@ COMMANDS: Mapping[str, Callable[..., None] | typer.Typer] = MappingProxyType(
 )
 
 
+_STUDIES = ("compare", "grid", "measure", "compose", "core", "mixup", "reproduce")  # they train many models
+
+
 def add_command(name: str, command: Callable[..., None] | typer.Typer) -> None:
     """Add a command, or a group of commands, to the command line."""
     if isinstance(command, typer.Typer):
@@ -109,6 +112,9 @@ def main() -> None:
     stopped = 130 if rank is None else 0  # torchrun would report a rank that stops on request as a failure
     arguments = [_with_home(argument) for argument in sys.argv[1:]]
     try:
+        if rank is not None and arguments and arguments[0] in _STUDIES:
+            how = "start it without torchrun, and use --jobs for parallel runs"
+            raise ValueError(f"torchrun is for `outspan train`, got `outspan {arguments[0]}`: {how}")
         sys.exit(app(arguments or ["--help"], prog_name="outspan", standalone_mode=False) or 0)
     except _UsageError as error:
         message, code = describe_usage_error(error, arguments), 2

@@ -6,6 +6,7 @@ does not work with CUDA graphs as they are recorded here.
 """
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -137,9 +138,14 @@ class Ranks:
         try:
             function()
         except RuntimeError as error:
-            problem = f"another rank has ended or does not answer ({first_line(error)})"
+            problem = f"another rank has ended or does not answer ({_cause(error)})"
             raise RuntimeError(f"{problem}; the same command resumes the run") from None
         self.watch.beat()
+
+
+def _cause(error: RuntimeError) -> str:
+    """Return the first sentence of torch's message, without the place in its source."""
+    return re.sub(r"^\[[^]]*\] ?", "", first_line(error)).partition(". ")[0]
 
 
 class RankLearner:
@@ -260,7 +266,7 @@ def _process_group(device: torch.device) -> Iterator[None]:
         options = {"store": PrefixStore(f"outspan {attempt}", store), "rank": rank, "world_size": world}
         dist.init_process_group(f"{_GLOO},cuda:nccl" if has_own_gpu else "gloo", timeout=_TIMEOUT, **options)
     except RuntimeError as error:
-        raise RuntimeError(f"cannot connect to the other ranks ({first_line(error)})") from None
+        raise RuntimeError(f"cannot connect to the other ranks ({_cause(error)})") from None
     try:
         yield
     except BaseException:

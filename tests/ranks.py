@@ -14,13 +14,17 @@ CONTEXT = multiprocessing.get_context("forkserver")
 MODULES = ["outspan.training.train", "outspan.cli", "torch._dynamo", "rich.progress", "ranks"]
 
 
+def free_port() -> int:
+    """Return a port that no process uses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 def start(functions: Sequence[Callable[[], Any]], **variables: str) -> list[tuple[Any, Any]]:
     """Start one rank per function. Return the process of each rank, and the connection that gets its result."""
     CONTEXT.set_forkserver_preload(MODULES)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(len(functions)), **variables}
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(len(functions)), **variables}
     common |= {"LOCAL_WORLD_SIZE": str(len(functions)), "OMP_NUM_THREADS": "1"}
     ranks = []
     for rank, function in enumerate(functions):

@@ -3,6 +3,8 @@
 import csv
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -205,6 +207,24 @@ def test_a_world_size_that_does_not_divide_the_batch_is_refused(batch, world, hi
     with pytest.raises(ValueError, match=f"must divide the batch, got {world} processes and batch {batch}: {hint}"):
         check_divides(batch, world)
     check_divides(128, 4)
+
+
+LEFT = """
+import os
+import outspan
+outspan.train(out="run", device="cpu", data="digits", model="mlp", fraction=0.1, epochs=1)
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs Linux")
+def test_no_thread_of_the_process_group_is_left(tmp_path):
+    """Such a thread aborts a process that ends. torch._dynamo, which the optimizer imports, must not keep the group alive."""
+    one = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port())}
+    environment = os.environ | one | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", LEFT], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1\n"
 
 
 def wait_for_checkpoint(folder):

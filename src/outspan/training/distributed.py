@@ -17,6 +17,10 @@ from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
+
+# torch._dynamo imports this module later. Its default arguments would then keep the process group alive, whose threads abort a
+# process that ends.
+import torch.distributed.nn
 from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.rendezvous import rendezvous

@@ -156,7 +156,7 @@ def _load(folder: Path, checks: Mapping[str, Check]) -> tuple[dict[str, Tensor],
         except ValueError as error:
             damaged[path.name] = str(error).removeprefix(f"{path}: ")  # the one before it may be complete
     if damaged:
-        reason = next(iter(damaged.values()))
+        reason = next(iter(damaged.values()))[:300]  # the list of known keys is long
         how = "remove them to start over, or use the version of outspan that wrote them"
         raise ValueError(f"{folder}: no complete checkpoint, {', '.join(damaged)} damaged ({reason}); {how}")
     return None

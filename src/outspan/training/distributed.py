@@ -30,7 +30,7 @@ from outspan.devices import find_device, to_device
 from outspan.files import Json
 from outspan.messages import first_line, shown
 from outspan.policies.ranks import Part, own_rows
-from outspan.training import Diverged, Stopped
+from outspan.training import Stopped
 from outspan.training.metadata import ProvenanceMetadata
 from outspan.training.provenance import Provenance
 from outspan.training.step import Learner
@@ -246,7 +246,7 @@ def joined(device: str | torch.device | None) -> Iterator[tuple[Ranks, torch.dev
         ranks = Ranks(dist.get_rank(), dist.get_world_size(), True, watch)
         try:
             yield ranks, where
-        except (Diverged, Stopped):  # all ranks raise these after the same step
+        except Stopped:  # all ranks raise it after the same step
             ranks.agree(True)
             raise
         ranks.agree(True)  # a process that ends while its last communication is being cleaned up can crash

@@ -3,9 +3,10 @@
     python benchmarks/distributed.py                       # CPU, one thread, or the GPU if there is one
     python benchmarks/distributed.py --result results/distributed.json
 
-Both runs train the same model in this process, in turns of some steps each. The median of the ratios of all pairs of turns is
-printed, also for the CPU time, which depends less on other programs. The rank does what it does with several ranks: it reduces
-gradients and losses (NCCL on a GPU, gloo on a CPU), and agrees after every step on whether to stop.
+Several copies of both runs train the same model in this process, in turns of some steps each. The median of the ratios of all
+pairs of turns is printed, also for the CPU time, which depends less on other programs. The rank does what it does with several
+ranks: it reduces gradients and losses (NCCL on a GPU, gloo on a CPU), and agrees after every step on whether to stop. A result
+file keeps the rows of all measurements.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 from machine import machine
@@ -66,7 +68,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="", help="default: wide_resnet-10-1 on a CPU, wide_resnet-28-10 on a GPU")
     parser.add_argument("--policy", default="random")
-    parser.add_argument("--turns", type=int, default=15, help="pairs of turns")
+    parser.add_argument("--turns", type=int, default=5, help="pairs of turns per copy")
+    parser.add_argument("--copies", type=int, default=5, help="copies of both runs: equal runs differ by where their memory is")
     parser.add_argument("--steps", type=int, default=10, help="steps per turn")
     parser.add_argument("--result", type=Path, help="JSON file to add the ratio to")
     options = parser.parse_args()
@@ -77,18 +80,27 @@ def main() -> None:
         ranks, device = stack.enter_context(joined(None))
         model = options.model or ("wide_resnet-28-10" if device.type == "cuda" else "wide_resnet-10-1")
         recipe = Recipe(data="digits", model=model, policy=options.policy, batch=128, epochs=1000, skip=0.0)
-        turns = [make_turn(recipe, device, each, options.steps, folder) for each in (Ranks(), ranks)]
-        for turn in turns:
+        couples = [
+            [make_turn(recipe, device, each, options.steps, folder) for each in (Ranks(), ranks)] for _ in range(options.copies)
+        ]
+        for turn in (turn for turns in couples for turn in turns):
             turn()  # warm up, and record CUDA graphs
-        pairs = [_take_turns(turns, first=i % 2) for i in range(options.turns)]
-    row = {"model": model, "policy": options.policy, "pairs": options.turns, "steps_per_turn": options.steps}
+        pairs = [_take_turns(turns, first=i % 2) for i in range(options.turns) for turns in couples]
+    row = {"model": model, "policy": options.policy, "copies": options.copies, "pairs": len(pairs)}
+    row |= {"steps_per_turn": options.steps, "plain_copies_cpu_ms": _by_copy(pairs, options.copies, options.steps)}
     for i, clock in enumerate(("wall", "cpu")):
         row[f"{clock}_ms_per_step"] = round(1000 * statistics.median(plain[i] for plain, _ in pairs) / options.steps, 3)
         row[f"{clock}_ratio"] = round(statistics.median(rank[i] / plain[i] for plain, rank in pairs), 4)
     print(f"{device.type}: {row}")
     if options.result:
-        results = json.loads(options.result.read_text()) if options.result.exists() else {"machine": machine()}
-        options.result.write_text(json.dumps(results | {device.type: row}, indent=2) + "\n")
+        results: dict[str, Any] = json.loads(options.result.read_text()) if options.result.exists() else {"machine": machine()}
+        results.setdefault(device.type, []).append(row)
+        options.result.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def _by_copy(pairs: Sequence[Sequence[tuple[float, float]]], copies: int, steps: int) -> list[float]:
+    """Return the CPU time of a step for each copy of the plain loop. They differ by where their memory is."""
+    return [round(1000 * statistics.median(plain[1] for plain, _ in pairs[i::copies]) / steps, 3) for i in range(copies)]
 
 
 def _take_turns(turns: Sequence[Turn], *, first: int) -> list[tuple[float, float]]:

@@ -145,6 +145,31 @@ def test_the_controller_learns_from_the_losses_of_all_ranks(process_group):
         torch.testing.assert_close(one, other)
 
 
+def test_auto_learns_from_the_losses_of_all_ranks(process_group):
+    options = {"weak": outspan.crop_and_flip(), "epochs": 100, "steps": 50, "classes": 10}
+    ours, alone = (outspan.Auto(outspan.natural(), **options, **ranks) for ranks in ({}, {"rank": 0, "world": 1}))
+    for step in range(10):
+        plans = [policy(IMAGES, LABELS, step=step).plan for policy in (ours, alone)]
+        losses = torch.linspace(0.1, 2, 12)
+        alone._batch = ours._batch  # the other rank has the same rows and losses
+        alone._fits.add(*(ours._batch[0], losses, ours._batch[1]))
+        ours.learn(losses, step=step)
+        alone.learn(losses, step=step)
+    assert plans[0].ops.tolist() != plans[1].ops.tolist()  # the rows of rank 1
+    for name, tensor in ours.state_dict().items():
+        torch.testing.assert_close(tensor, alone.state_dict()[name])
+
+
+def test_a_rank_of_auto_has_its_rows_of_the_whole_batch():
+    mixed = {"mix": outspan.cutmix(), "epochs": 400, "steps": 50, "classes": 10, "defaults": "flip"}
+    whole = outspan.Auto(outspan.natural(), **mixed, rank=0, world=1)(IMAGES.repeat(2, 1, 1, 1), LABELS.repeat(2), step=3)
+    for rank in range(2):
+        own = outspan.Auto(outspan.natural(), **mixed, rank=rank, world=2)(IMAGES, LABELS, step=3)
+        flips = [batch.plan.ops == batch.plan.names.index("horizontal_flip") for batch in (whole, own)]
+        assert torch.equal(flips[0].any(1)[12 * rank : 12 * rank + 12], flips[1].any(1))
+        assert int(own.plan.partners.max()) < 12  # of its own rows
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

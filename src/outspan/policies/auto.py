@@ -19,6 +19,7 @@ from outspan.plan import Plan
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import add_defaults, check_proposal, draw, find_defaults
 from outspan.policies.fits import NAMES, Estimate, Fits, indicators
+from outspan.policies.ranks import find_ranks
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Schedule
@@ -91,6 +92,8 @@ class Auto:
     finish: float = 0.0
     steps: int | None = None
     seed: int = 0
+    rank: int | None = None  # of this process, and the number of processes; None: those of the process group
+    world: int | None = None
     adapted: float = field(init=False)  # the strength that the policy has chosen; `strength` multiplies it
     weights: np.ndarray = field(init=False, repr=False)  # by transform (NAMES), the fraction of its draws that are applied
     safe: dict[str, float] = field(init=False, repr=False)  # by weak transform, the same: what the trial has shown
@@ -99,6 +102,7 @@ class Auto:
 
     def __post_init__(self) -> None:
         check_proposal(self.propose)
+        find_ranks(self.rank, self.world)
         for name, proposal in (("weak", self.weak), ("mix", self.mix)):
             if proposal is not None:
                 check_proposal(proposal, name)
@@ -123,20 +127,23 @@ class Auto:
         check_batch(inputs, labels, self.preprocess)
         confidence = check_confidence(confidence, len(inputs))
         strength = strength_at(step, self._strength, self.finish, self.steps)
-        plan, rows = self._draw(len(inputs), step, strength, confidence)
-        plan = add_defaults(plan, self.defaults, len(inputs), seeds=[self.seed], step=step)
+        ranks = find_ranks(self.rank, self.world)
+        plan, rows = self._draw(len(inputs), step, strength, confidence, ranks)
+        plan = add_defaults(plan, self.defaults, len(inputs), seeds=[self.seed], step=step, ranks=ranks)
         targets = make_targets(inputs, labels, plan, self.classes)
         self._batch = rows, targets
         return Batch(execute(inputs, plan, self.preprocess), targets, plan)
 
-    def _draw(self, size: int, step: int, strength: float, confidence: Tensor | None) -> tuple[Plan, np.ndarray]:
+    def _draw(
+        self, size: int, step: int, strength: float, confidence: Tensor | None, ranks: tuple[int, int]
+    ) -> tuple[Plan, np.ndarray]:
         """Draw the transforms of a step, and return them with the rows of the regression."""
         if not strength:
             plan = draw(self.propose, "none", size, seed=self.seed, step=step, strength=0.0)
             return plan, np.ones((size, 1))
         confidence = torch.ones(size) if confidence is None else confidence.clone()
         confidence[-step % _UNTOUCHED :: _UNTOUCHED] = 0.0
-        options = {"step": step, "confidence": confidence}
+        options = {"step": step, "confidence": confidence, "ranks": ranks}
         weak_strength = min(1.0, 2 * strength)
         if self.safe and step < self._trial_steps:
             strength, weak_strength = min(strength, _TRIAL_STRENGTH), float(step % _TRIAL_EVERY == 0)
@@ -152,13 +159,15 @@ class Auto:
         return plan, indicators(plan)
 
     def learn(self, losses: Float32[Tensor, " B"], *, step: int) -> None:
-        """Read the losses of the batch that this policy returned last, one per sample. They are not changed."""
+        """Read the losses of the batch that this policy returned last, one per sample. They are not changed.
+
+        In several processes every process must call this: all learn from the losses of all."""
         if self._batch is None or losses.shape != self._batch[1].shape[:1]:
             count = "no batch" if self._batch is None else f"a batch of {len(self._batch[1])}"
             how = 'compute them with reduction="none"'
             raise ValueError(f"losses must be one per sample of the last batch, {how}: got {list(losses.shape)} for {count}")
         (rows, targets), self._batch = self._batch, None
-        self._fits.add(rows, losses, targets)
+        self._fits.add(rows, losses, targets, world=find_ranks(self.rank, self.world)[1])
         if (step + 1) % self._round_steps:
             return
         done = (step + 1) / self._total

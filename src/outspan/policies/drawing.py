@@ -93,11 +93,20 @@ def draw_several(
 
 
 def add_defaults(
-    plan: Plan, defaults: str | Proposal, size: int, *, seeds: Sequence[int], step: int, candidates: int = 1
+    plan: Plan,
+    defaults: str | Proposal,
+    size: int,
+    *,
+    seeds: Sequence[int],
+    step: int,
+    candidates: int = 1,
+    ranks: tuple[int, int] = (0, 1),
 ) -> Plan:
-    """Return a plan for batches of `size` samples, one per seed, followed by the default transforms."""
+    """Return a plan for batches of `size` samples, one per seed, followed by the default transforms; `ranks` as in `draw`."""
     if defaults == "none":
         return plan
-    generators = [rng.generator(seed, "defaults", step) for seed in seeds]
-    after = draw_together(find_defaults(defaults), size, generators, candidates)
+    generators, (rank, world) = [rng.generator(seed, "defaults", step) for seed in seeds], ranks
+    after = draw_together(within_ranks(find_defaults(defaults), world), size * world, generators, candidates)
+    if world > 1:
+        after = own_plan(after, range(rank * size, (rank + 1) * size), size * world)
     return plan.then(after) if after.ops.numel() else plan

@@ -13,6 +13,7 @@ from torch import Tensor
 from outspan.devices import to_device
 from outspan.plan import Plan
 from outspan.policies.losses import entropy, excess_loss, smooth
+from outspan.policies.ranks import sum_over_ranks
 from outspan.transforms.table import ALL
 
 NAMES = tuple(ALL)
@@ -45,13 +46,20 @@ class Fits:
         self._sums = torch.zeros(1 + len(NAMES))  # X^T fit, on the device of the losses
         self._targets = torch.zeros(classes)  # sum of the targets of all samples so far, by class
 
-    def add(self, rows: np.ndarray, losses: Tensor, targets: Tensor) -> None:
-        """Add the samples of a batch: the rows that `indicators` returns, their losses [B] and their targets [B, classes]."""
+    def add(self, rows: np.ndarray, losses: Tensor, targets: Tensor, *, world: int = 1) -> None:
+        """Add the samples of a batch: the rows that `indicators` returns, their losses [B] and their targets [B, classes].
+
+        With `world` > 1, the batches of all ranks are added, on every rank.
+        """
         fit = torch.exp(-excess_loss(losses, targets, smoothing=self.label_smoothing)).nan_to_num(0.0, 0.0, 0.0)
         x, columns = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device), rows.shape[1]
-        self._sums, self._targets = self._sums.to(losses.device), self._targets.to(losses.device) + targets.sum(0)
-        self._sums[:columns] += x.T @ fit  # without transforms there is one column, the intercept
-        self._counts[:columns, :columns] += rows.T @ rows
+        sums, classes, counts = x.T @ fit, targets.sum(0), rows.T @ rows
+        if world > 1:
+            sums, classes = sum_over_ranks(sums), sum_over_ranks(classes)
+            counts = sum_over_ranks(to_device(torch.from_numpy(counts), losses.device)).cpu().numpy()
+        self._sums, self._targets = self._sums.to(losses.device), self._targets.to(losses.device) + classes
+        self._sums[:columns] += sums  # without transforms there is one column, the intercept
+        self._counts[:columns, :columns] += counts
 
     def end_round(self) -> None:
         """Give the rounds so far a smaller weight than the next one."""

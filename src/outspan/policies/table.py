@@ -129,7 +129,8 @@ def _build_auto(context: Context) -> Auto:
     weak = published.crop_and_flip(crop=recipe.crop != "resized") if is_default else None
     transforms = {"propose": propose, "weak": weak, "mix": _MIXES[context.noun]}
     transforms = {name: within_ranks(proposal, context.world) for name, proposal in transforms.items()}
-    return Auto(**transforms, epochs=epochs, label_smoothing=recipe.label_smoothing, **context.settings)
+    options = {"epochs": epochs, "label_smoothing": recipe.label_smoothing, "rank": 0, "world": 1}
+    return Auto(**transforms, **options, **context.settings)
 
 
 def _build_adversarial(context: Context) -> Adversarial:

@@ -170,6 +170,12 @@ def test_auto_skips_by_default_and_other_policies_do_not():
         assert setup.samples.skip == expected
 
 
+@pytest.mark.parametrize(("epochs", "skip"), [(100, 0.5), (150, 0.25), (200, 0.0), (500, 0.0)])
+def test_auto_skips_less_in_long_runs(epochs, skip):
+    recipe = outspan.Recipe(policy="auto", epochs=epochs, model="mlp")
+    assert build_setup(recipe, outspan.load_data("digits"), Options(torch.device("cpu"))).samples.skip == pytest.approx(skip)
+
+
 def test_the_excess_loss_is_the_divergence_of_the_prediction_from_the_target():
     logits, targets = torch.randn(5, 4), torch.softmax(torch.randn(5, 4), 1)
     losses = outspan.soft_cross_entropy(logits, targets, reduction="none")

@@ -7,6 +7,7 @@ import torch
 
 from outspan.config import Recipe
 from outspan.data.sets import load
+from outspan.policies.auto import Auto
 from outspan.policies.table import POLICIES, build_policy, ignored_keys
 from outspan.transforms.normalize import Normalize
 
@@ -66,6 +67,22 @@ def test_auto_applies_all_transforms_of_a_recipe_that_has_fewer_than_depth(trans
     plan = policy(digits.train.images[:8], digits.train.labels[:8], step=0).plan
     applied = [{plan.names[op] for op in row if op >= 0} for row in plan.ops.tolist()]
     assert applied == [set()] + [expected] * 7  # one in 16 samples has no transforms
+
+
+@pytest.mark.parametrize(
+    ("keys", "tried"),
+    [
+        ({}, ["random_crop", "horizontal_flip"]),
+        ({"transforms": "geometric"}, []),  # other transforms: only these
+        ({"crop": "resized"}, ["horizontal_flip"]),  # cropped when the files are read
+        ({"defaults": "imagenet"}, []),  # it has a crop and a flip
+        ({"defaults": "svhn"}, ["horizontal_flip"]),
+    ],
+)
+def test_auto_tries_crop_and_flip_unless_the_recipe_decides(keys, tried):
+    policy = build_policy(Recipe(policy="auto", **keys), torch.nn.Identity(), load("digits"), Normalize((0.1,), (0.3,)))
+    assert isinstance(policy, Auto)
+    assert list(policy.safe) == tried
 
 
 def test_transforms_of_texts_are_refused_for_images():

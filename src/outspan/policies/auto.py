@@ -1,9 +1,9 @@
 """A policy that sets the strength of the augmentation, and how often it uses each transform, while the model trains.
 
 It reads only the losses of the batches that the model trains on. So it costs little, holds no data out, and works for images
-and texts. A run is cut into at least 50 rounds. After each round, a regression over the samples of the most recent rounds
-estimates the *fit* of samples without transforms, and how much each transform lowers it (`Fits`). docs/policies.md gives the
-rules and docs/research.md the measurements behind them.
+and texts. A run of 50 steps or more is cut into at least 50 rounds. After each round, a regression over the samples of the
+most recent rounds estimates the *fit* of samples without transforms, and how much each transform lowers it (`Fits`).
+docs/policies.md gives the rules and docs/research.md the measurements behind them.
 """
 
 import math
@@ -33,7 +33,7 @@ _ROUNDS = 50
 # the samples that are mixed at a strength of 2.
 _STARTS = (5.0, 25.0, 100.0, 200.0, 400.0), (0.0, 0.4, 1.0, 1.0, 2.0)
 _LIMITS = (50.0, 200.0), (1.0, 2.0)
-_GOOD_FITS = (50.0, 200.0), (0.9, 0.8)
+_GOOD_FITS = (50.0, 100.0), (0.9, 0.95)
 _MIXED = (200.0, 400.0), (0.0, 0.5)
 _WELL_LEARNED = 0.8  # the strength rises only if so much was learned beyond the most frequent classes
 _RISE = 0.6  # and in this first fraction of the run: later the fit rises because the learning rate falls
@@ -44,13 +44,14 @@ _SPEED = 10.0  # at a fit of 1, the strength rises by 1 in a tenth of the run
 _HARMLESS, _HARMFUL = 0.5, 0.75  # relative loss of fit from which a transform is used less, and at which almost never
 _RAREST = 0.05  # every transform is still tried sometimes, so that its weight can rise again
 _TRIAL = 0.12  # first fraction of the run, in which a few samples get the weak transforms, to see what they do
-_TRIAL_EPOCHS = 25.0  # at most: later a model may have memorized the samples as they are
+_TRIAL_EPOCHS = 10.0  # and of the epochs, if this is less: later a model may have memorized the samples as they are
 _TRIED, _TRIAL_EVERY = 0.6, 4  # the fraction of the draws of the weak transforms that are applied then, in every 4th step
 _TRIAL_STRENGTH = 0.5  # the highest strength then: stronger transforms would hide what the weak ones do
 _SAFE, _UNSAFE = (
-    0.12,
-    0.18,
+    0.14,
+    0.2,
 )  # relative loss of fit up to which a weak transform is used after the trial, and from which it is not
+_ABOVE_CHANCE = 2.5  # it is relative to the fit, or to this multiple of the fit above chance, whichever is less
 
 
 @dataclass(eq=False)
@@ -105,7 +106,7 @@ class Auto:
         find_ranks(self.rank, self.world)
         for name, proposal in (("weak", self.weak), ("mix", self.mix)):
             if proposal is not None:
-                check_proposal(proposal, name)
+                _check_addition(name, proposal)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
         if self.steps is None:
             raise ValueError("steps is missing: pass the total number of steps of the run")
@@ -113,8 +114,8 @@ class Auto:
         check_value("label_smoothing", self.label_smoothing)
         self.adapted = self._at(_STARTS)
         self.weights = np.ones(len(NAMES))
-        # A transform that all samples get anyway needs no trial.
-        self.safe = {name: _TRIED for name in _names(self.weak) if name not in _names(find_defaults(self.defaults))}
+        always = _names(find_defaults(self.defaults))  # these need no trial
+        self.safe = {name: 0.0 for name in _names(self.weak) if name not in always}
         self._fits = Fits(self.classes, self.label_smoothing)
 
     def __call__(
@@ -141,18 +142,20 @@ class Auto:
         if not strength:
             plan = draw(self.propose, "none", size, seed=self.seed, step=step, strength=0.0)
             return plan, np.ones((size, 1))
-        confidence = torch.ones(size) if confidence is None else confidence.clone()
-        confidence[-step % _UNTOUCHED :: _UNTOUCHED] = 0.0
+        touched = torch.ones(size)
+        touched[(-step - ranks[0] * size) % _UNTOUCHED :: _UNTOUCHED] = 0.0
+        confidence = touched if confidence is None else touched * confidence
         options = {"step": step, "confidence": confidence, "ranks": ranks}
-        weak_strength = min(1.0, 2 * strength)
-        if self.safe and step < self._trial_steps:
-            strength, weak_strength = min(strength, _TRIAL_STRENGTH), float(step % _TRIAL_EVERY == 0)
         weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
+        safe, weak_options = self.safe, {**options, "strength": min(1.0, 2 * strength)}
+        if step < self._trial_steps:
+            strength = min(strength, _TRIAL_STRENGTH) if self.safe else strength
+            safe = dict.fromkeys(self.safe, 0.0 if step % _TRIAL_EVERY else _TRIED)
+            weak_options |= {"strength": 1.0, "confidence": touched}
         plan = draw(self.propose, "none", size, seed=self.seed, strength=strength, weights=weights, **options)
-        if self.weak is not None and weak_strength and any(self.safe.values()):
-            safe = {name: weight * self.safe.get(name, 0.0) for name, weight in weights.items()}
-            seed = rng.derive(self.seed, "weak")
-            plan = plan.then(draw(self.weak, "none", size, seed=seed, strength=weak_strength, weights=safe, **options))
+        if self.weak is not None and any(safe.values()):
+            safe = {name: weight * safe.get(name, 0.0) for name, weight in weights.items()}
+            plan = plan.then(draw(self.weak, "none", size, seed=rng.derive(self.seed, "weak"), weights=safe, **weak_options))
         if self.mix is not None and self._mixed:
             mixed = {name: weight * self._mixed for name, weight in weights.items()}
             plan = plan.then(draw(self.mix, "none", size, seed=rng.derive(self.seed, "mix"), weights=mixed, **options))
@@ -161,7 +164,8 @@ class Auto:
     def learn(self, losses: Float32[Tensor, " B"], *, step: int) -> None:
         """Read the losses of the batch that this policy returned last, one per sample. They are not changed.
 
-        In several processes every process must call this: all learn from the losses of all."""
+        In several processes every process must call this: all learn from the losses of all.
+        """
         if self._batch is None or losses.shape != self._batch[1].shape[:1]:
             count = "no batch" if self._batch is None else f"a batch of {len(self._batch[1])}"
             how = 'compute them with reduction="none"'
@@ -179,10 +183,13 @@ class Auto:
         self._fits.end_round()
 
     def _end_trial(self, estimate: Estimate) -> None:
-        """Decide which weak transforms are used."""
+        """Decide which weak transforms are used: none if the model has learned nothing yet."""
+        scale = min(estimate.fit, _ABOVE_CHANCE * (estimate.fit - estimate.chance))
+        if not scale > 0:
+            return
         for name in self.safe:
             index = NAMES.index(name)
-            most = (estimate.drops[index] + estimate.errors[index]) / max(estimate.fit, 1e-6)
+            most = (estimate.drops[index] + estimate.errors[index]) / scale
             self.safe[name] = float(np.clip((_UNSAFE - most) / (_UNSAFE - _SAFE), 0, 1))
 
     def _adapt(self, estimate: Estimate, done: float) -> None:
@@ -257,11 +264,19 @@ class Auto:
     @property
     def _mixed(self) -> float:
         """The fraction of the samples that are mixed now."""
-        return self._at(_MIXED) * max(self.adapted - 1, 0.0)
+        return self._at(_MIXED) * max(self.adapted - 1, 0.0) * min(self.strength, 1.0)
 
     def _at(self, by_epochs: tuple[tuple[float, ...], tuple[float, ...]]) -> float:
         """Interpolate a value between numbers of epochs."""
         return float(np.interp(self.epochs, *by_epochs))
+
+
+def _check_addition(name: str, proposal: Proposal | Schedule) -> None:
+    """Refuse what cannot follow the transforms of another proposal."""
+    check_proposal(proposal, name)
+    if isinstance(proposal, Schedule) or len(proposal(1, rng=rng.generator(0, "names")).ops) != 1:
+        kind = "a schedule" if isinstance(proposal, Schedule) else "one that mixes versions of an image, such as augmix"
+        raise ValueError(f"{name} must be a proposal with one row per sample, got {kind}: pass it as propose")
 
 
 def _names(propose: Proposal | None) -> list[str]:

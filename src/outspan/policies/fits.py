@@ -83,7 +83,7 @@ class Fits:
         return float(frequency @ torch.exp(lowest - losses))
 
     def drawn(self) -> np.ndarray:
-        """Return which transforms were drawn in the recent rounds, bool by NAMES."""
+        """Return which transforms were drawn so far, bool by NAMES."""
         return np.diag(self._counts)[1:] > 0
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -20,6 +20,8 @@ class Settings(TypedDict):
     finish: float  # last fraction of the steps, in which only the defaults are applied
     steps: int | None  # total number of steps of the run; needed for `finish`
     seed: int
+    rank: int | None  # of this process, and the number of processes; None: those of the process group
+    world: int | None
 
 
 def check_settings(

@@ -70,6 +70,8 @@ class Context:
             "finish": recipe.finish,
             "steps": recipe.total_steps(self.samples),
             "seed": recipe.seed,
+            "rank": 0,  # a run passes the whole batch to its policy, as a `Part`
+            "world": 1,
         }
 
 
@@ -99,8 +101,6 @@ def _build_plain(propose: Callable[[Context], Proposal | Schedule]) -> Callable[
     return lambda context: Plain(
         within_ranks(propose(context), context.world),
         same_class=context.recipe.same_class,
-        rank=0,  # a run passes the whole batch to its policy, as a `Part`
-        world=1,
         **context.settings,
     )
 
@@ -115,8 +115,6 @@ def _build_uncertain(context: Context) -> Uncertain:
         select=_select(recipe.select),
         score=recipe.score,
         score_every=recipe.score_every,
-        rank=0,
-        world=1,
         **context.settings,
     )
 
@@ -126,11 +124,11 @@ def _build_auto(context: Context) -> Auto:
     names = natural_names(parse_transforms(recipe.transforms))
     propose = natural(min(recipe.depth, len(names)), transforms=names)  # `--set transforms=rotate` needs no depth
     is_default = parse_transforms(recipe.transforms) == PAPER_16  # who names other transforms wants only these
-    weak = published.crop_and_flip(crop=recipe.crop != "resized") if is_default else None
-    transforms = {"propose": propose, "weak": weak, "mix": _MIXES[context.noun]}
+    is_cropped = recipe.crop == "resized" or recipe.defaults == "imagenet"
+    transforms = {"weak": published.crop_and_flip(crop=not is_cropped) if is_default else None, "mix": _MIXES[context.noun]}
     transforms = {name: within_ranks(proposal, context.world) for name, proposal in transforms.items()}
-    options = {"epochs": epochs, "label_smoothing": recipe.label_smoothing, "rank": 0, "world": 1}
-    return Auto(**transforms, **options, **context.settings)
+    propose, smoothing = within_ranks(propose, context.world), recipe.label_smoothing
+    return Auto(propose, **transforms, epochs=epochs, label_smoothing=smoothing, **context.settings)
 
 
 def _build_adversarial(context: Context) -> Adversarial:
@@ -141,8 +139,6 @@ def _build_adversarial(context: Context) -> Adversarial:
         subpolicies=recipe.subpolicies,
         lr=recipe.controller_lr,
         entropy=recipe.entropy,
-        rank=0,
-        world=1,
         **context.settings,
     )
 
@@ -213,14 +209,13 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Prepr
     check_recipe(recipe)
     if recipe.same_class != -1 and world > 1:
         raise ValueError(
-            f"same_class must be -1 in a run with several processes, got {recipe.same_class:g} and {world} processes"
+            f"same_class must be -1 in a run with several processes, got {recipe.same_class:g} and {world} of them"
         )
     check_noun(recipe, data.train.noun)
     benchmark = "imagenet-cropped" if recipe.crop == "resized" else _BENCHMARKS.get(data.name, "cifar")
     samples = len(data.train) - recipe.validation
-    noun, shape = data.train.noun, data.train.shape
-    context = Context(recipe, model, preprocess, len(data.classes), noun, benchmark, shape, samples, world)
-    return POLICIES[recipe.policy].build(context)
+    of_data = len(data.classes), data.train.noun, benchmark, data.train.shape, samples
+    return POLICIES[recipe.policy].build(Context(recipe, model, preprocess, *of_data, world))
 
 
 def parse_transforms(text: str) -> tuple[str, ...]:

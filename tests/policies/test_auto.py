@@ -180,6 +180,16 @@ def test_weak_transforms_are_used_if_a_trial_shows_that_they_keep_the_label():
     assert policy.safe == {"random_crop": 0.0, "horizontal_flip": 1.0}  # the trial is not repeated
 
 
+def test_a_flip_must_lower_the_fit_less_than_a_crop_to_be_used():
+    def fit(batch):  # each lowers it by 16 %
+        return 0.7 * torch.where(has(batch, "random_crop"), 0.84, 1.0) * torch.where(has(batch, "horizontal_flip"), 0.84, 1.0)
+
+    policy = make(100, outspan.natural(), weak=outspan.crop_and_flip())
+    teach(policy, fit, range(20))
+    assert policy.safe["random_crop"] > 0
+    assert policy.safe["horizontal_flip"] == 0
+
+
 @pytest.mark.parametrize("loss", [math.log(10), math.nan])
 def test_weak_transforms_are_not_used_if_the_model_has_learned_nothing_in_the_trial(loss):
     policy = make(100, weak=outspan.crop_and_flip())

@@ -27,6 +27,7 @@ from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
 from outspan.shapes import Float32, Inputs, Num
 from outspan.transforms.normalize import Preprocess
+from outspan.transforms.table import find
 
 _ROUNDS = 50
 # By the number of epochs: the strength at the start, the highest strength, the fit above which it rises, and the fraction of
@@ -51,6 +52,7 @@ _SAFE, _UNSAFE = (
     0.14,
     0.2,
 )  # relative loss of fit up to which a weak transform is used after the trial, and from which it is not
+_UNGRADED = 0.75  # both limits are lower for a transform without a level, such as a flip, because it cannot be weakened
 _ABOVE_CHANCE = 2.5  # it is relative to the fit, or to this multiple of the fit above chance, whichever is less
 
 
@@ -189,7 +191,7 @@ class Auto:
             return
         for name in self.safe:
             index = NAMES.index(name)
-            most = (estimate.drops[index] + estimate.errors[index]) / scale
+            most = (estimate.drops[index] + estimate.errors[index]) / (scale if find(name).graded else _UNGRADED * scale)
             self.safe[name] = float(np.clip((_UNSAFE - most) / (_UNSAFE - _SAFE), 0, 1))
 
     def _adapt(self, estimate: Estimate, done: float) -> None:

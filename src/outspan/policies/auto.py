@@ -48,10 +48,8 @@ _TRIAL = 0.12  # first fraction of the run, in which a few samples get the weak 
 _TRIAL_EPOCHS = 10.0  # and of the epochs, if this is less: later a model may have memorized the samples as they are
 _TRIED, _TRIAL_EVERY = 0.6, 4  # the fraction of the draws of the weak transforms that are applied then, in every 4th step
 _TRIAL_STRENGTH = 0.5  # the highest strength then: stronger transforms would hide what the weak ones do
-_SAFE, _UNSAFE = (
-    0.14,
-    0.2,
-)  # relative loss of fit up to which a weak transform is used after the trial, and from which it is not
+# The relative loss of fit up to which a weak transform is used after the trial, and from which it is not.
+_SAFE, _UNSAFE = 0.14, 0.2
 _UNGRADED = 0.75  # both limits are lower for a transform without a level, such as a flip, because it cannot be weakened
 _ABOVE_CHANCE = 2.5  # it is relative to the fit, or to this multiple of the fit above chance, whichever is less
 

@@ -62,12 +62,18 @@ def draw(
     `ranks` are the rank of this process and the number of ranks, each with `size` samples. The plan of all ranks is drawn, and
     that of this rank is returned.
     """
-    rank, world = ranks
+    world = ranks[1]
     if world > 1:
         propose, defaults = within_ranks(propose, world), within_ranks(find_defaults(defaults), world)
         confidence = None if confidence is None else confidence.repeat(world)  # the other ranks' rows are not returned
     options = {"candidates": candidates, "strength": strength, "weights": weights, "confidence": confidence}
     plan = draw_several(propose, defaults, size * world, seeds=[seed], step=step, **options)
+    return _own_plan(plan, size, ranks)
+
+
+def _own_plan(plan: Plan, size: int, ranks: tuple[int, int]) -> Plan:
+    """Return the part of this rank, `size` samples, of a plan of all ranks."""
+    rank, world = ranks
     return plan if world == 1 else own_plan(plan, range(rank * size, (rank + 1) * size), size * world)
 
 
@@ -105,8 +111,7 @@ def add_defaults(
     """Return a plan for batches of `size` samples, one per seed, followed by the default transforms; `ranks` as in `draw`."""
     if defaults == "none":
         return plan
-    generators, (rank, world) = [rng.generator(seed, "defaults", step) for seed in seeds], ranks
+    generators, world = [rng.generator(seed, "defaults", step) for seed in seeds], ranks[1]
     after = draw_together(within_ranks(find_defaults(defaults), world), size * world, generators, candidates)
-    if world > 1:
-        after = own_plan(after, range(rank * size, (rank + 1) * size), size * world)
+    after = _own_plan(after, size, ranks)
     return plan.then(after) if after.ops.numel() else plan

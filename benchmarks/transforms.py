@@ -2,6 +2,7 @@
 
     make bench                        # installs the other libraries in a separate virtual environment, then runs this
     python benchmarks/transforms.py --rounds 7 --out results/transforms-cpu.json
+    python benchmarks/transforms.py --drop-in --rounds 9  # only outspan.dropin.RandAugment; writes results/dropin-cpu.json
 
 All take turns in every round of one process; the result is the median over rounds. The other libraries draw and apply image
 by image, which is their only way to give every image its own transforms. outspan does this in one call. In the comparison with
@@ -24,14 +25,16 @@ import numpy as np
 import torch
 from machine import ROOT, machine
 
-from outspan import PAPER_16, TRANSFORMS, Plan, apply, rng, uniform
+from outspan import PAPER_16, TRANSFORMS, Plan, apply, dropin, rng, uniform
 from outspan.data import example_image
 
 sys.path.insert(0, str(ROOT / "tests"))
 from pillow import CALLS, apply_with_pillow, to_pillow
 
 SIZES = {32: 512, 224: 64}  # side: images in a batch
+DROP_IN_BATCH, DROP_IN_BAR = 128, 6  # at 224 px, one core: speed relative to the fastest other library
 BARS = {32: (35, 30), 224: (8, 5)}  # targets on one core: speed relative to Pillow's operations, and to the best other library
+PEERS = ("torchvision", "timm", "kornia", "albumentations", "opencv-python-headless")
 Run = Callable[[], object]
 
 
@@ -181,6 +184,33 @@ def measure_speed(side: int, threads: int, rounds: int, alone: dict[str, float])
     }
 
 
+def measure_drop_in(rounds: int) -> dict[str, object]:
+    """Return images per second of the drop-in RandAugment, for a batch and image by image, and of the other libraries."""
+    torch.set_num_threads(1)
+    images, transform = photographs(224, DROP_IN_BATCH), dropin.RandAugment(2, 9)
+    others, missing = peers(images, 1)
+    speed = alternate(
+        {
+            "outspan.dropin.RandAugment": (lambda: transform(images), DROP_IN_BATCH),
+            "outspan.dropin.RandAugment, image by image": (lambda: [transform(image) for image in images], DROP_IN_BATCH),
+            **others,
+        },
+        rounds,
+    )
+    return {
+        "machine": machine(*PEERS),
+        "transforms": "RandAugment with 2 operations at magnitude 9",
+        "rounds": rounds,
+        "side": 224,
+        "cores": 1,
+        "batch": DROP_IN_BATCH,
+        "images_per_second": {name: round(value) for name, value in speed.items()},
+        "over": {name: round(speed["outspan.dropin.RandAugment"] / speed[name], 1) for name in others},
+        "bar": DROP_IN_BAR,
+        "not_installed": missing,
+    }
+
+
 def measure_scaling(side: int, rounds: int) -> dict[str, float]:
     """Return the speedup of two cores over one, for outspan and for pure arithmetic, which is the limit of the machine."""
     images = photographs(side, 2 * SIZES[side])
@@ -284,17 +314,28 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="number of rounds, at least 5; the result is their median")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "transforms-cpu.json")
+    parser.add_argument("--drop-in", action="store_true", help="measure only the drop-in RandAugment")
+    parser.add_argument("--out", type=Path, help="default: results/transforms-cpu.json, or results/dropin-cpu.json")
     options = parser.parse_args()
     if options.rounds < 5:
         parser.error("--rounds must be at least 5")
     warnings.filterwarnings("ignore")
+    out = options.out or ROOT / "results" / ("dropin-cpu.json" if options.drop_in else "transforms-cpu.json")
+    report = measure_drop_in(options.rounds) if options.drop_in else measure_all(options.rounds)
+    if options.drop_in:
+        print(json.dumps(report, indent=2))
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def measure_all(rounds: int) -> dict[str, object]:
+    """Measure and print everything but the drop-in transforms."""
     memory = measure_memory()  # first, because the process is still small
     speeds = []
     for side in SIZES:
         alone = {}
         for threads in (1, 2):
-            result = measure_speed(side, threads, options.rounds, alone)
+            result = measure_speed(side, threads, rounds, alone)
             alone = result["images_per_second"]
             speeds.append(result)
             print(f"\n{side} px, {threads} core{'s' * (threads > 1)}, {result['batch']} images per batch")
@@ -305,13 +346,13 @@ def main() -> None:
             if result["not_installed"]:
                 print(f"  not installed: {', '.join(result['not_installed'])}")
     report = {
-        "machine": machine("torchvision", "timm", "kornia", "albumentations", "opencv-python-headless"),
+        "machine": machine(*PEERS),
         "transforms": f"2 of {len(PAPER_16)} an image, uniform levels",
         "seeds": [0],
-        "rounds": options.rounds,
+        "rounds": rounds,
         "speeds": speeds,
-        "two_cores_over_one": {side: measure_scaling(side, options.rounds) for side in SIZES},
-        "share_of_drawing": {f"{n} images x 4": round(measure_drawing(n, options.rounds), 3) for n in (128, 512)},
+        "two_cores_over_one": {side: measure_scaling(side, rounds) for side in SIZES},
+        "share_of_drawing": {f"{n} images x 4": round(measure_drawing(n, rounds), 3) for n in (128, 512)},
         "extra_memory_in_batches": round(memory, 3),
         "help_seconds": round(measure_help(), 3),
         "bytes_differing_from_pillow": count_differences(),
@@ -327,8 +368,7 @@ def main() -> None:
         print(f"{key}: {report[key]}")
     one_core = {s["side"]: (s["over_pillow"], s["over_best_peer"]) for s in speeds if s["cores"] == 1}
     print(f"one core, over Pillow and over the best peer: {one_core}; bars {BARS}")
-    options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=2) + "\n")
+    return report
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ ROWS = [
     {"transforms", "text", "figures"},
     {"data", "models"},
     {"policies"},
-    {"training"},
+    {"dropin", "training"},
     {"comparison", "measurement", "theory"},
     {"reproduce"},
     {"cli", "__main__"},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from outspan.lazy import attach
 
 if TYPE_CHECKING:
+    from outspan import dropin as dropin
     from outspan import rng as rng
     from outspan import text as text
     from outspan import theory as theory
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from outspan.policies.steps import Proposal as Proposal
     from outspan.policies.steps import Schedule as Schedule
     from outspan.policies.steps import Step as Step
+    from outspan.policies.timm import parse_policy as policy
     from outspan.policies.uncertain import Uncertain as Uncertain
     from outspan.training import Diverged as Diverged
     from outspan.training import Progress as Progress
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    **{name: f"outspan.{name}" for name in ("rng", "text", "theory")},
+    **{name: f"outspan.{name}" for name in ("dropin", "rng", "text", "theory")},
     "Recipe": "outspan.config",
     "train": "outspan.training.train",
     "Summary": "outspan.training.run",
@@ -96,6 +98,7 @@ _HOMES = {
     "Auto": "outspan.policies.auto",
     "HardSamples": "outspan.policies.hard_samples",
     "Uncertain": "outspan.policies.uncertain",
+    "policy": "outspan.policies.timm:parse_policy",
     **dict.fromkeys(("read_image", "write_image"), "outspan.data.image"),
     "load_data": "outspan.data.sets:load",
     "apply": "outspan.transforms.apply",
@@ -142,6 +145,7 @@ __all__ = [
     "compare",
     "crop_and_flip",
     "cutmix",
+    "dropin",
     "evaluate",
     "load",
     "load_data",
@@ -149,6 +153,7 @@ __all__ = [
     "mix_labels",
     "mixup",
     "natural",
+    "policy",
     "predict",
     "randaugment",
     "read_image",

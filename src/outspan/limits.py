@@ -117,16 +117,19 @@ def check_value(key: str, value: Any) -> None:
     raise ValueError(f"{key} is out of range, got {shown(value)} (allowed: {allowed})")
 
 
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise a ValueError unless an argument is a whole number of at least `least`."""
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """Return an argument as an int. Raise a ValueError unless it is a whole number from `least` to `most`."""
     try:
-        is_large = index(value) >= least
+        whole = index(value)
     except TypeError:
-        is_large = None
-    if is_large is None or isinstance(value, bool):
+        whole = None
+    if whole is None or isinstance(value, bool):
         raise ValueError(f"{name} must be a whole number, got {shown(value)}")
-    if not is_large:
+    if whole < least:
         raise ValueError(f"{name} must be at least {least}, got {shown(value)}")
+    if most is not None and whole > most:
+        raise ValueError(f"{name} must be at most {most}, got {shown(value)}")
+    return whole
 
 
 def check_number(name: str, value: Any) -> None:

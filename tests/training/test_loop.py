@@ -93,7 +93,7 @@ def test_auto_is_the_same_after_every_stop(tmp_path):
     whole = final(tmp_path / "whole")
     assert equal(whole, final(tmp_path / "parts"))
     assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "parts" / "metrics.jsonl").read_bytes()
-    assert float(whole[0]["policy.adapted"]) > 0
+    assert float(whole[0]["policy.adapted"][0]) > 0
 
 
 def test_a_run_of_a_number_of_steps_may_end_within_an_epoch(tmp_path):

@@ -49,7 +49,7 @@ def test_invalid_plans_are_refused_by_name(plan, message, backend, unchecked):
             torch.zeros(1, 2, 8, 8, dtype=torch.uint8),
             r"images must be \[B, C, H, W\] with 1 or 3 channels, got \[1, 2, 8, 8\]$",
         ),
-        (torch.zeros(1, 4, 8, 8, dtype=torch.uint8), r"with 1 or 3 channels, got \[1, 4, 8, 8\]$"),
+        (torch.zeros(1, 4, 8, 8, dtype=torch.uint8), r"with 1 or 3 channels, got \[1, 4, 8, 8\]: convert RGBA to RGB"),
         (torch.zeros(1, 8, 8, 3, dtype=torch.uint8), r"got \[1, 8, 8, 3\]: use images.permute\(0, 3, 1, 2\)"),
         (torch.zeros(1, 3, 0, 8, dtype=torch.uint8), "at least one pixel"),
     ],

@@ -30,7 +30,7 @@ def find_defaults(defaults: str | Proposal) -> Proposal:
 def check_proposal(propose: object, name: str = "propose") -> None:
     """Refuse what is not a proposal or a schedule of proposals, such as a name, or `natural` instead of `natural()`."""
     for proposal in propose.proposals if isinstance(propose, Schedule) else (propose,):
-        problem = f"{name} must be a proposal such as outspan.uniform(depth=2), got {shown(proposal)}"
+        problem = f"{name} must be a proposal such as outspan.randaugment(2, 9), got {shown(proposal)}"
         if not callable(proposal):
             raise ValueError(problem)
         try:

@@ -1,12 +1,77 @@
-"""The training loss on soft targets, its excess over the lowest possible loss, and label smoothing."""
+"""The training loss on soft targets, its excess over the lowest possible loss, label smoothing, and the losses of users."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from outspan.messages import first_line, shown
+from outspan.models.outputs import read_logits
+from outspan.shapes import Float32
 
 
-def soft_cross_entropy(logits: Tensor, targets: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Return the mean cross entropy against soft targets [B, classes]. With reduction="none", return one loss per sample."""
-    return torch.nn.functional.cross_entropy(logits, targets, reduction=reduction)
+def soft_cross_entropy(logits: Any, targets: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Return the mean cross entropy against soft targets [B, classes]. With reduction="none", return one loss per sample.
+
+    `logits` are a tensor [B, classes], or the output of a Hugging Face model, which has the attribute `logits`.
+    """
+    return torch.nn.functional.cross_entropy(read_logits(logits), targets, reduction=reduction)
+
+
+def check_loss(loss: object) -> None:
+    """Refuse a loss of which `sample_losses` cannot get one loss per sample, as far as this can be seen without calling it."""
+    if not callable(loss):
+        raise ValueError(f'loss must be a function of (logits, targets, reduction="none") or a module, got {shown(loss)}')
+    if not _takes_reduction(loss) and not _reducing_modules(loss):
+        name = type(loss).__name__ if isinstance(loss, nn.Module) else getattr(loss, "__name__", type(loss).__name__)
+        how = "give it an argument `reduction`, or an attribute if it is a module, that returns one loss per sample for 'none'"
+        raise ValueError(f"loss {name} has no reduction that can be set to 'none': {how}")
+
+
+def sample_losses(
+    loss: Callable[..., Tensor], logits: Float32[Tensor, "B classes"], targets: Float32[Tensor, "B classes"]
+) -> Float32[Tensor, " B"]:
+    """Return one loss per sample, whatever the reduction of the loss is; afterwards it is as before.
+
+    A loss with one value per class, such as binary cross entropy, counts with its mean over the classes.
+    """
+    modules = [] if _takes_reduction(loss) else _reducing_modules(loss)
+    before = [module.reduction for module in modules]
+    for module in modules:
+        module.reduction = "none"
+    try:
+        losses = loss(logits, targets) if modules else loss(logits, targets, reduction="none")
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, IndexError) as error:
+        problem = f"loss does not take logits and soft targets of shape {list(targets.shape)} ({first_line(error)})"
+        raise ValueError(f"{problem}: use a loss for class probabilities, such as torch.nn.CrossEntropyLoss") from error
+    finally:
+        for module, reduction in zip(modules, before, strict=True):
+            module.reduction = reduction
+    if losses.shape[:1] != logits.shape[:1]:
+        problem = f"[{len(logits)}] or [{len(logits)}, classes], got {list(losses.shape)}"
+        raise ValueError(f"loss must return one loss per sample with the reduction 'none', {problem}")
+    return losses.flatten(1).mean(1) if losses.ndim > 1 else losses
+
+
+def _takes_reduction(loss: Callable[..., object]) -> bool:
+    """Return whether a loss can be called with the argument `reduction`."""
+    try:
+        inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).bind(None, None, reduction="none")
+    except TypeError:
+        return False
+    except ValueError:  # some functions that are not written in Python have no signature
+        return True
+    return True
+
+
+def _reducing_modules(loss: object) -> list[Any]:
+    """Return the modules of a loss that have a reduction: it may consist of others, such as a focal loss."""
+    modules = loss.modules() if isinstance(loss, nn.Module) else ()
+    return [module for module in modules if isinstance(getattr(module, "reduction", None), str)]
 
 
 def excess_loss(losses: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:

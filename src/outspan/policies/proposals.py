@@ -40,6 +40,16 @@ def one_pair(steps: Sequence[Step]) -> Proposal:
     return propose(steps, 2, partial(pick_pair, len(steps) // 2))
 
 
+def parse_pairs(pairs: Sequence[str]) -> list[tuple[str, float, int]]:
+    """Return the names, probabilities and magnitudes of published pairs, one after another.
+
+    >>> parse_pairs(["rotate 0.7 2, equalize 0.3"])
+    [('rotate', 0.7, 2), ('equalize', 0.3, 0)]
+    """
+    words = [(*step.split(), "0") for pair in pairs for step in pair.split(", ")]
+    return [(name, float(probability), int(magnitude)) for name, probability, magnitude, *_ in words]
+
+
 def uniform(
     depth: int = 2,
     *,

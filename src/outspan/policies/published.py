@@ -10,11 +10,11 @@ import torch
 
 from outspan.limits import check_positive, check_whole
 from outspan.plan import Plan
-from outspan.policies.proposals import any_of, one_pair, sequence
+from outspan.policies.proposals import any_of, one_pair, parse_pairs, sequence
 from outspan.policies.steps import Proposal, Step
 from outspan.transforms.table import TRANSFORMS
 
-_FACTORS = ("brightness", "color", "contrast", "sharpness")
+FACTORS = ("brightness", "color", "contrast", "sharpness")
 
 
 def _largest_levels(*, degrees: float, shear: float, shift: float, factor: float, bits: int) -> dict[str, float]:
@@ -27,7 +27,7 @@ def _largest_levels(*, degrees: float, shear: float, shift: float, factor: float
         "translate_y": shift / (10 / 32),
         "posterize": bits / 4,
         "solarize": 1.0,
-        **dict.fromkeys(_FACTORS, factor / 0.9),
+        **dict.fromkeys(FACTORS, factor / 0.9),
         **dict.fromkeys(("identity", "auto_contrast", "equalize"), 0.0),
     }
     return {name: min(level[name], TRANSFORMS[name].limit) for name in sorted(level)}
@@ -69,17 +69,13 @@ def autoaugment(data: str = "cifar") -> Proposal:
     """AutoAugment (arXiv:1805.09501): one of the 25 published pairs for "cifar", "svhn" or "imagenet"."""
     if data not in AUTOAUGMENT_PAIRS:
         raise ValueError(f"data must be one of {', '.join(AUTOAUGMENT_PAIRS)}, got {data!r}")
-    return one_pair([_published(*step.split()) for pair in AUTOAUGMENT_PAIRS[data] for step in pair.split(", ")])
-
-
-def _published(name: str, probability: str, magnitude: str = "0") -> Step:
-    """Return a published step. "rotate 0.7 2" is a rotation with probability 0.7, at 2/9 of its range."""
-    return at_fraction(name, float(magnitude) / 9, float(probability))
+    steps = parse_pairs(AUTOAUGMENT_PAIRS[data])
+    return one_pair([at_fraction(name, magnitude / 9, probability) for name, probability, magnitude in steps])
 
 
 def at_fraction(name: str, fraction: float, probability: float = 1.0) -> Step:
     """Return the step of a transform at a fraction of AutoAugment's range."""
-    if name in _FACTORS:
+    if name in FACTORS:
         return Step(name, factor_level(fraction), factor_level(fraction), probability)
     largest = 2 * 60 / 331 if name == "cutout" else RANDAUGMENT_LEVELS.get(name, 0.0)
     return Step(name, largest * fraction, largest * fraction, probability, mirrored=TRANSFORMS[name].signed)
@@ -121,20 +117,34 @@ def augmix(severity: float = 3, *, width: int = 3, depth: int = 3, alpha: float 
     if not 0 < severity <= 10:
         raise ValueError(f"severity must lie in (0, 10], got {severity}")
     largest = _largest_levels(degrees=30, shear=0.3, shift=1 / 3, factor=0, bits=4)
-    names = [name for name in largest if name not in ("identity", *_FACTORS)]
+    names = [name for name in largest if name not in ("identity", *FACTORS)]
     low, high = 0.01, severity / 10
     graded = [Step(n, low * largest[n], high * largest[n], mirrored=TRANSFORMS[n].signed) for n in names if n != "posterize"]
-    chains = any_of([*graded, Step("posterize", 1.0, 1 + high)], depth)
-    return partial(_draw_augmix, chains, width, depth, alpha)
+    return mix_chains(any_of([*graded, Step("posterize", 1.0, 1 + high)], depth), width, (1, depth), alpha)
+
+
+def mix_chains(chains: Proposal, width: int, lengths: tuple[int, int], alpha: float) -> Proposal:
+    """Mix `width` chains of transforms with one another and with the image, as AugMix does.
+
+    `chains` gives every row as many transforms as the longest chain has; `lengths` are the shortest and the longest length.
+    """
+    return partial(_draw_augmix, chains, width, lengths, alpha)
 
 
 def _draw_augmix(
-    chains: Proposal, width: int, depth: int, alpha: float, size: int, *, rng: np.random.Generator, candidates: int = 1
+    chains: Proposal,
+    width: int,
+    lengths: tuple[int, int],
+    alpha: float,
+    size: int,
+    *,
+    rng: np.random.Generator,
+    candidates: int = 1,
 ) -> Plan:
-    rows = size * candidates
+    rows, (shortest, depth) = size * candidates, lengths
     chain = chains(size, rng=rng, candidates=candidates * width)
-    lengths = torch.from_numpy(rng.integers(1, depth + 1, rows * width))
-    ops = chain.ops.masked_fill(torch.arange(depth) >= lengths.unsqueeze(1), -1)
+    drawn = torch.from_numpy(rng.integers(shortest, depth + 1, rows * width))
+    ops = chain.ops.masked_fill(torch.arange(depth) >= drawn.unsqueeze(1), -1)
     blend = len(chain.names)
     kept = rng.beta(alpha, alpha, (rows, 1))  # the weight of the image itself
     fractions = (1 - kept) * rng.dirichlet(np.full(width, alpha), rows)

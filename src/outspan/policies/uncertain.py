@@ -1,6 +1,5 @@
 """Algorithm 1: draw several random candidates per sample and train on those with the highest loss."""
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -13,9 +12,10 @@ from outspan.devices import to_device
 from outspan.limits import check_whole
 from outspan.messages import shown
 from outspan.models.evaluating import evaluating
+from outspan.models.outputs import read_logits
 from outspan.policies.batch import Batch, check_batch, execute
 from outspan.policies.drawing import check_proposal, draw
-from outspan.policies.losses import entropy, soft_cross_entropy
+from outspan.policies.losses import check_loss, entropy, sample_losses, soft_cross_entropy
 from outspan.policies.ranks import Part, find_ranks
 from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
@@ -48,7 +48,7 @@ class Uncertain:
     select: str | float = "max"  # or "proportional" to the loss, or to a power of it (a number)
     score: str = "loss"  # or "excess": the loss minus its minimum for a mixed label
     score_every: int = 1  # k: score only every k-th step, and draw at random in the others
-    loss: Callable[..., Tensor] = soft_cross_entropy  # (logits, soft targets, reduction="none") -> one loss per sample
+    loss: Callable[..., Tensor] = soft_cross_entropy  # of logits and soft targets: a function with `reduction`, or a module
     # The settings that all policies share; `Settings` describes them.
     classes: int | None = None  # None: the number of the model's logits
     defaults: str | Proposal = "none"
@@ -72,12 +72,7 @@ class Uncertain:
             raise ValueError(f"select must be 'max', 'proportional' or a power of at least 0, got {shown(self.select)}")
         if not isinstance(self.model, nn.Module):
             raise ValueError(f"model must be a torch module, got {type(self.model).__name__}")
-        if not callable(self.loss):
-            raise ValueError(f'loss must be a function of (logits, targets, reduction="none"), got {shown(self.loss)}')
-        # The losses of torch.nn fix the reduction when they are constructed.
-        if isinstance(self.loss, nn.Module) and "reduction" not in inspect.signature(self.loss.forward).parameters:
-            how = 'a function of (logits, targets, reduction="none"), such as those of torch.nn.functional'
-            raise ValueError(f"loss must be {how}, got the module {type(self.loss).__name__}")
+        check_loss(self.loss)
         check_proposal(self.propose)
         find_ranks(self.rank, self.world)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
@@ -118,10 +113,7 @@ class Uncertain:
         if isinstance(inputs, Part):
             count = len(targets) // len(inputs)
             targets = targets[inputs.rows.start * count : inputs.rows.stop * count]
-        losses = self.loss(logits, targets, reduction="none")
-        if losses.numel() != len(logits):
-            problem = f"must return one loss per sample, [{len(logits)}], got {list(losses.shape)}"
-            raise ValueError(f'loss(…, reduction="none") {problem}')
+        losses = sample_losses(self.loss, logits, targets)
         return inputs.gather(losses) if isinstance(inputs, Part) else losses
 
     @property
@@ -136,12 +128,10 @@ class Uncertain:
 
 
 def _logits(output: object) -> Float32[Tensor, "B classes"]:
-    if not isinstance(output, Tensor) or output.ndim != 2:
-        description = f"a tensor {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise ValueError(
-            f"the model must return logits, a tensor [B, classes], got {description}: wrap it in a module that does"
-        )
-    return output.float()
+    logits = read_logits(output)
+    if logits.ndim != 2:
+        raise ValueError(f"the model must return logits, a tensor [B, classes], got a tensor {list(logits.shape)}")
+    return logits.float()
 
 
 def choose(

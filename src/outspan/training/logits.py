@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan.data.splits import Split
+from outspan.models.outputs import read_logits
 from outspan.training.distributed import Ranks
 from outspan.transforms.normalize import Preprocess
 
@@ -32,7 +33,7 @@ def compute_logits(
         order = split.evaluation_order()
         logits = []
         for i, (inputs, _) in enumerate(split.batches(order.split(size), device), 1):
-            logits.append(model(preprocess(inputs)).float().cpu())
+            logits.append(read_logits(model(preprocess(inputs))).float().cpu())
             on_batch(min(i * size, len(split)), len(split))
         return torch.cat(logits)[order.argsort()]
 

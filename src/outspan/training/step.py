@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from outspan import rng
 from outspan.config import Recipe
+from outspan.models.outputs import read_logits
 from outspan.policies.losses import smooth, soft_cross_entropy
 from outspan.training.graphs import RecordedFunction
 from outspan.training.state import State
@@ -63,7 +64,7 @@ class Learner:
         device = inputs.device.type
         # No cache: a cast cached before the recording would become stale.
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
-            logits = self.forward(inputs)
+            logits = read_logits(self.forward(inputs))
         losses = soft_cross_entropy(logits.float().flatten(0, -2), targets.flatten(0, -2), reduction="none")
         return losses.view(targets.shape[:-1])
 

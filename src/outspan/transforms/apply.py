@@ -43,7 +43,7 @@ def apply(
     >>> apply(torch.tensor([[[[0, 200]]]], dtype=torch.uint8), Plan.of([["invert"]])).tolist()
     [[[[255, 55]]]]
     """
-    _check_images(images)
+    check_images(images)
     if not isinstance(plan, Plan):
         raise ValueError(f"plan must be a Plan, got {shown(plan)}: use Plan.of, or outspan.apply_ops for one image")
     if not isinstance(normalize, Normalize | None):
@@ -166,7 +166,8 @@ def _extent(tensor: Tensor) -> int:
     return (reach + 1) * tensor.element_size() if tensor.numel() else 0
 
 
-def _check_images(images: Tensor) -> None:
+def check_images(images: Tensor) -> None:
+    """Raise a ValueError unless images are a uint8 tensor [B, C, H, W] with 1 or 3 channels and at least one pixel."""
     if not isinstance(images, Tensor):
         raise ValueError(f"images must be a uint8 tensor [B, C, H, W], got {type(images).__name__}")
     if images.dtype != torch.uint8:

@@ -65,4 +65,5 @@ def _soft(labels: Tensor, classes: int) -> Tensor:
     # On a GPU this check would make the host wait; there the device reports an index out of range.
     if labels.device.type == "cpu" and labels.numel() and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(f"labels must lie in [0, {classes - 1}], got {labels.min()} to {labels.max()}")
-    return torch.eye(classes, dtype=torch.float64, device=labels.device)[labels.long()]
+    soft = torch.zeros((len(labels), classes), dtype=torch.float64, device=labels.device)
+    return soft.scatter_(1, labels.long().unsqueeze(1), 1.0)

@@ -14,7 +14,7 @@ from outspan.shapes import Images, Normalized, Num, describe
 
 NOT_BYTES = (
     "images must be a uint8 tensor with values from 0 to 255, got {}: "
-    "use torchvision.transforms.PILToTensor() instead of ToTensor()"
+    "use v2.PILToTensor() of torchvision instead of ToTensor(), or v2.ToDtype(torch.uint8, scale=True)"
 )
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -147,7 +147,16 @@ def as_images(inputs: object) -> Tensor:
 
 
 def check_channels(images: Tensor) -> None:
-    """Raise a ValueError unless images [B, C, H, W] have 1 or 3 channels. Channels in the last axis are a common mistake."""
-    if images.shape[1] not in (1, 3):
-        hint = ": use images.permute(0, 3, 1, 2)" if images.shape[3] in (1, 3) else ""
-        raise ValueError(f"images must be [B, C, H, W] with 1 or 3 channels, got {list(images.shape)}{hint}")
+    """Raise a ValueError unless images [B, C, H, W], or one image [C, H, W], have 1 or 3 channels."""
+    channels, last = images.shape[-3], images.shape[-1]
+    if channels in (1, 3):
+        return
+    expected, order, start = ("[B, C, H, W]", "0, 3, 1, 2", ":, ") if images.ndim == 4 else ("[C, H, W]", "2, 0, 1", "")
+    hint = ""
+    if last in (1, 3):  # channels in the last axis are a common mistake
+        hint = f": use images.permute({order})"
+    elif channels == 4:
+        hint = f": convert RGBA to RGB, for example with images[{start}:3]"
+    elif last == 4:
+        hint = f": convert RGBA to RGB and move the channels, with images[..., :3].permute({order})"
+    raise ValueError(f"images must be {expected} with 1 or 3 channels, got {list(images.shape)}{hint}")

@@ -113,6 +113,9 @@ class Variant:
     proposal: str = ""  # "natural": the proposal of the policy auto; "natural-wide": the same at strength 2
     policy: str = ""  # "auto": the policy of the library
     hard: float = 0.0  # `skip` of outspan.HardSamples: as `skip` above, with its guard against wrong labels
+    norm: bool = False  # score by the norm of the loss's gradient with respect to the logits
+    confident: bool = False  # with `hard`: the stored loss of an image sets its strength
+    even: str = ""  # spread over the visits of an image, instead of drawn: "flip", or "all" of flip, crop and cutout
 
 
 SMALL = "wide_resnet-16-1"
@@ -169,6 +172,9 @@ VARIANTS: dict[str, Variant] = {
     "natural-wide": Variant(proposal="natural-wide"),
     "hard": Variant(hard=0.5),
     "library-auto": Variant(policy="auto", hard=0.5),
+    "norm4": Variant(candidates=4, norm=True),
+    "hard-confident": Variant(hard=0.5, confident=True),
+    "hard-even": Variant(hard=0.5, even="all"),
 }
 
 
@@ -304,6 +310,32 @@ class Adaptive:
         return replace(plan, ops=plan.ops.masked_fill(torch.from_numpy(dropped), -1), levels=levels)
 
 
+class Even:
+    """A plain policy that spreads flips, and with `places` also crops and cutouts, evenly over the visits of an image."""
+
+    def __init__(self, propose: Proposal, size: int, seed: int, *, places: bool, **common: Any) -> None:
+        self.propose, self.seed, self.places, self.common = propose, seed, places, common
+        self.visits = np.zeros(size, dtype=np.int64)
+        self.starts = rng.generator(seed, "even").random((size, 3))
+        self.rows = np.empty(0, dtype=np.int64)
+
+    def __call__(self, images: Tensor, labels: Tensor, *, step: int, **options: Any) -> Batch:
+        plan = draw(self.propose, DEFAULTS, len(images), seed=self.seed, step=step, **options)  # ends with crop, flip, cutout
+        visits, starts = self.visits[self.rows, None], self.starts[self.rows]
+        self.visits[self.rows] += 1
+        flipped = (starts[:, 2:] < 0.5) ^ (visits % 2 == 1)
+        ops, places = plan.ops.clone(), plan.places.clone()
+        flip = np.int16(plan.names.index("horizontal_flip"))
+        ops[:, -2] = torch.from_numpy(np.where(flipped, flip, np.int16(-1))[:, 0])
+        if self.places:  # the sequence R2 of Roberts: the multiples of the inverse of the plastic number and of its square
+            spread = (starts[:, :2] + visits * np.array([0.7548776662466927, 0.5698402909980532])) % 1
+            places[:, -3, :2] = torch.from_numpy(spread)
+            places[:, -1, :2] = torch.from_numpy((spread + 0.5) % 1)
+        plan = replace(plan, ops=ops, places=places.clamp(max=1 - 2**-24))
+        preprocess = self.common["preprocess"]
+        return Batch(preprocess.execute(images, plan), make_targets(images, labels, plan, CLASSES), plan)
+
+
 class Net:
     """A model, the average of its weights, and what learns from and scores batches with it, recorded on a GPU."""
 
@@ -365,6 +397,7 @@ class Ranked:
     power: float
     preprocess: Normalize
     seed: int
+    norm: bool = False  # score by the norm of the gradient of the loss with respect to the logits
 
     def __call__(self, images: Tensor, labels: Tensor, *, step: int) -> Batch:
         plan = draw(self.propose, DEFAULTS, len(images), seed=self.seed, step=step, candidates=self.candidates)
@@ -379,8 +412,10 @@ class Ranked:
 
     def _losses(self, model: nn.Module, pixels: Tensor, targets: Tensor) -> Tensor:
         with evaluating(model):
-            losses = soft_cross_entropy(model(pixels).float(), targets, reduction="none")
-        return losses.clone()  # out of inference mode
+            logits = model(pixels).float()
+            losses = soft_cross_entropy(logits, targets, reduction="none")
+            scores = (logits.softmax(1) - targets).norm(dim=1) if self.norm else losses
+        return scores.clone()  # out of inference mode
 
 
 @dataclass(frozen=True)
@@ -553,22 +588,23 @@ class Bench:
             epochs = steps * batch / len(self.train_split)
             mix = sequence(Step("cutmix", 0.0, 1.0))
             plain = Auto(natural(), mix=mix, seed=seed, steps=steps, finish=variant.finish, epochs=epochs, **common)
-        phases: dict[str, tuple[Policy, int]] = {
-            "plain": (plain, batch),
-            "finish": (Plain(sequence(), seed=seed, **common), batch),
-            "choose": (plain, batch),
-        }
+        finish: Policy = Plain(sequence(), seed=seed, **common)
+        if variant.even:
+            even = {"places": variant.even == "all", **common}
+            plain = Even(propose, len(self.train_split), seed, **even)
+            finish = Even(sequence(), len(self.train_split), seed, **even)
+        phases: dict[str, tuple[Policy, int]] = {"plain": (plain, batch), "finish": (finish, batch), "choose": (plain, batch)}
         if controller:
             phases["choose"] = phases["plain"] = Adaptive(variant, controller, seed, **common), batch
         scorer = self.proxy_of(variant) or self.net("main", self.recipe.model)
         if variant.draws > 1:  # nothing is scored where all candidates are kept
             draws = {"candidates": variant.draws, "keep": variant.draws}
             phases["choose"] = Uncertain(scorer.score, propose, seed=seed, **draws, **common), batch // variant.draws
-        elif variant.pool or variant.reference:
+        elif variant.pool or variant.reference or variant.norm:
             reference = scorer.score_averaged if variant.reference else None
             images = batch * max(variant.pool, 1) // (variant.candidates if variant.pool else 1)
             power = float("inf") if variant.select == "max" else 1.0
-            of_rows = (variant.candidates, batch, variant.pool > 0, power, self.preprocess, seed)
+            of_rows = (variant.candidates, batch, variant.pool > 0, power, self.preprocess, seed, variant.norm)
             phases["choose"] = Ranked(scorer.score, reference, propose, *of_rows), images
         elif variant.candidates > 1:
             how = {"candidates": variant.candidates, "select": variant.select, "score_every": variant.score_every}
@@ -612,9 +648,10 @@ class Bench:
             else:
                 rows = rows_of(step, count, kept if progress < variant.release else len(split), seed)
             here = to_device(rows, self.device)
-            if isinstance(policy, Adaptive):
+            if isinstance(policy, Adaptive | Even):
                 policy.rows = rows.numpy()
-            batch = policy(split.images[here], split.labels[here], step=step)
+            options = {"confidence": hard.samples.confidence(rows)} if variant.confident else {}
+            batch = policy(split.images[here], split.labels[here], step=step, **options)
             batch = replace(batch, inputs=batch.inputs.contiguous(memory_format=layout))  # one layout: one recording
             lr, plain_targets = lr_at(self.recipe, step, steps), batch.targets
             if variant.rescale:  # the loss is linear in the targets

@@ -33,7 +33,7 @@ from outspan.files import commit, write_json
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import natural
 from outspan.training.logits import accuracy
-from outspan.training.pool import run_all
+from outspan.training.pool import Pool, run_all
 from outspan.training.run import Run
 from outspan.training.setup import Options, build_setup
 
@@ -147,7 +147,7 @@ def measure(seconds: list[float], seeds: int, jobs: int, names: list[str], again
                     if is_wanted and (name, policy, budget, seed) not in done:
                         steps = max(1, round(budget / step))
                         tasks[policy, seed, steps] = partial(train_once, name, policy, seed, steps)
-            results = run_all([(f"{name}: {budget:g} s, {key}", task) for key, task in tasks.items()], jobs=jobs)
+            results = run_all([(f"{name}: {budget:g} s, {key}", task) for key, task in tasks.items()], pool=Pool(jobs))
             for (policy, seed, steps), row in zip(tasks, results, strict=True):
                 key = {"setting": name, "policy": policy, "budget": budget, "seed": seed, "steps": steps}
                 stored["rows"].append(key | row | {"commit": commit()})

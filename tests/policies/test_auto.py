@@ -118,6 +118,36 @@ def test_strength_does_not_rise_where_the_model_only_knows_the_largest_class():
     assert policy.adapted == 0
 
 
+def test_strength_is_lower_while_the_model_has_learned_less_of_a_rare_class():
+    policy, again = make(100, outspan.natural(), classes=2), make(100, outspan.natural(), classes=2)
+    labels = (torch.arange(200) % 4 == 0).long()
+
+    def learn(rare, frequent, steps):
+        for step in steps:
+            batch = policy(IMAGES, labels, step=step)
+            policy.learn(entropy(batch.targets) - torch.where(labels == 1, rare, frequent).log(), step=step)
+
+    learn(0.5, 0.95, range(STEPS // 2))
+    samples = (0.25 * 0.5 + 0.75 * 0.95 - 0.625) / (1 - 0.625)  # learned beyond chance: 0.75² + 0.25² = 0.625
+    classes = (0.5 * 0.5 + 0.5 * 0.95 - 0.5) / (1 - 0.5)
+    assert policy.metrics()["strength"] == pytest.approx(classes / samples, abs=1e-3)
+    again.load_state_dict(policy.state_dict())
+    assert again.metrics() == policy.metrics()
+    learn(0.8, 0.8, range(STEPS // 2, STEPS))
+    assert policy.metrics()["strength"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("steps", "every"), [(399, 1), (400, 4)])
+def test_longer_runs_read_every_4th_step_and_leave_samples_without_transforms_only_there(steps, every):
+    policy = make(200, outspan.natural(), steps=steps)
+    fits = [0.98 if step % every == 0 else 0.1 for step in range(steps)]
+    for step, fit in enumerate(fits):
+        batch = policy(IMAGES, LABELS, step=step)
+        assert bool((batch.plan.ops < 0).all(1).any()) == (fit == 0.98)
+        policy.learn(torch.full((200,), -math.log(fit)), step=step)
+    assert policy.adapted == pytest.approx(2)
+
+
 def test_one_in_16_samples_has_no_transforms_so_that_their_fit_is_known():
     policy = make(200, outspan.natural())
     untouched = torch.stack([(policy(IMAGES, LABELS, step=step).plan.ops < 0).all(1) for step in range(16)])
@@ -168,8 +198,13 @@ def test_weak_transforms_are_used_if_a_trial_shows_that_they_keep_the_label():
     trial = [policy(IMAGES, LABELS, step=step) for step in range(20)]
     for name, fraction in (("random_crop", 0.15), ("horizontal_flip", 0.075)):  # a flip has probability 0.5
         assert np.mean([float(has(batch, name).double().mean()) for batch in trial]) == pytest.approx(fraction, abs=0.02)
-    teach(policy, fit, range(20))
+    teach(policy, fit, range(19))
+    metrics = policy.metrics()
+    assert metrics["strength"] == 0.5  # what is applied in the trial
+    assert not {"weight_random_crop", "weight_horizontal_flip"} & metrics.keys()
+    teach(policy, fit, range(19, 20))
     assert policy.safe == {"random_crop": 0.0, "horizontal_flip": 1.0}
+    assert policy.metrics()["strength"] == 1
     assert policy.describe() == "strength 1.00, with horizontal_flip"
     assert policy.metrics()["weight_random_crop"] == 0
     batches = [policy(IMAGES, LABELS, step=step) for step in range(20, 44)]
@@ -209,7 +244,7 @@ def test_a_weak_transform_that_hides_all_that_was_learned_is_not_used_with_two_c
 
 def test_without_a_decision_weak_transforms_are_not_used():
     policy = make(100, weak=outspan.crop_and_flip())
-    assert policy.describe() == "strength 1.00"
+    assert policy.describe() == "strength 0.50"  # the trial's
     assert not any(has(policy(IMAGES, LABELS, step=step), "random_crop").any() for step in range(24, 40))
 
 

@@ -65,7 +65,19 @@ def test_chance_is_the_fit_of_the_best_constant_prediction(smoothing):
     fits.add(np.ones((200, 1)), torch.ones(200), one_hot.float())
     targets = smooth(one_hot.double(), smoothing)
     divergence = torch.nn.functional.kl_div(targets.mean(0).log().expand_as(targets), targets, reduction="none").sum(1)
-    assert fits.chance() == pytest.approx(float(torch.exp(-divergence).mean()), abs=1e-6)
+    assert fits.estimate().chance == pytest.approx(float(torch.exp(-divergence).mean()), abs=1e-6)
+
+
+@pytest.mark.parametrize(("counts", "by_class", "evenness"), [
+    ((50, 50, 0), (0.9, 0.7, 0.5), 1.0),  # balanced, and a class that does not occur
+    ((90, 10, 0), (0.9, 0.9, 0.5), 1.0),  # the rare class is learned better than chance expects
+    ((90, 10, 0), (1.0, 0.5, 0.5), 0.5 / ((0.95 - 0.82) / (1 - 0.82))),
+    ((90, 10, 0), (1.0, 0.1, 0.5), 0.1 / ((0.91 - 0.82) / (1 - 0.82))),
+])  # fmt: skip
+def test_evenness_compares_what_was_learned_of_classes_and_of_samples(counts, by_class, evenness):
+    fits, labels = Fits(3, 0.0), torch.arange(3).repeat_interleave(torch.tensor(counts))
+    fits.add(np.ones((100, 1)), -torch.tensor(by_class)[labels].log(), torch.nn.functional.one_hot(labels, 3).float())
+    assert fits.estimate().evenness == pytest.approx(evenness, abs=1e-3)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

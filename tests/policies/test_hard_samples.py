@@ -69,6 +69,12 @@ def test_skip_0_is_a_random_order_and_stores_nothing():
     assert sampler.state_dict() == sampler.metrics() == {}
 
 
+@pytest.mark.parametrize(("epochs", "stores"), [(3, False), (4, True)])
+def test_runs_too_short_to_leave_out_samples_store_nothing(epochs, stores):
+    assert HardSamples(100, epochs=epochs, classes=10, store=False).store == stores
+    assert HardSamples(100, epochs=epochs, classes=10, store=True).store
+
+
 @pytest.mark.parametrize(("epochs", "last"), [(16, 14), (6, 5), (3.5, 3), (20, 17)])
 def test_the_epochs_of_the_last_eighth_train_on_all_samples(epochs, last):
     sampler = make(epochs=epochs)
@@ -203,10 +209,10 @@ def test_several_augmentations_of_a_sample_count_by_their_mean():
 
 @pytest.mark.parametrize("policy", ["none", "uncertain"])
 def test_training_stores_the_loss_of_each_sample_in_its_row(policy, tmp_path):
-    recipe = outspan.Recipe(model="mlp", policy=policy, strength=0.0, keep=2, skip=0.5, lr=1e-12, epochs=2, fraction=0.1)
+    recipe = outspan.Recipe(model="mlp", policy=policy, strength=0.0, keep=2, skip=0.5, lr=1e-12, epochs=4, fraction=0.1)
     data, device = load_for(recipe), torch.device("cpu")
     run = Run(build_setup(recipe, data, Options(device)), tmp_path, device)
-    for epoch in range(2):
+    for epoch in range(2):  # the next epoch leaves out samples
         for inputs, labels in run.batches(epoch, 0):
             run.learn(run.augment(inputs, labels))
     logits = run.state.model(run.setup.splits.preprocess(data.train.images))

@@ -34,6 +34,16 @@ def make_inputs(recipe: Recipe) -> list[torch.Tensor]:
     return [policy(digits.train.images[:40], digits.train.labels[:40], step=step).inputs for step in (0, 1)]
 
 
+def test_partners_by_class_are_refused_with_several_processes():
+    problem = (
+        "same_class is for a single process, got same_class=0.5 and 2 processes: leave same_class out, or start one process"
+    )
+    with pytest.raises(ValueError, match=problem):
+        build_policy(
+            Recipe(policy="mixup", same_class=0.5), torch.nn.Identity(), load("digits"), Normalize((0.1,), (0.3,)), world=2
+        )
+
+
 @pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"fastautoaugment", "pba", "adversarial"}))
 def test_a_key_changes_only_the_policies_that_list_it(name):
     recipe = Recipe(policy=name, transforms="rotate,posterize" if name == "blend" else "paper16")

@@ -40,13 +40,15 @@ _WELL_LEARNED = 0.8  # the strength rises only if so much was learned beyond the
 _RISE = 0.6  # and in this first fraction of the run: later the fit rises because the learning rate falls
 _POOR_FIT, _FAIR_FIT = 0.15, 0.5  # if less than this was learned, the strength falls: to 0, and to 1
 _YOUNG = 0.2  # but not in this first fraction of the run, in which a low fit says nothing
-_UNTOUCHED = 16  # one of so many samples has no transforms, so that the regression can tell what the transforms do
+_READ_EVERY, _FEW_STEPS = 4, 8  # the losses of every 4th step are read, in rounds of so many steps or more: this costs less
+_UNTOUCHED = 16  # one of so many samples of these has no transforms, so that the regression can tell what the transforms do
 _SPEED = 10.0  # at a fit of 1, the strength rises by 1 in a tenth of the run
 _HARMLESS, _HARMFUL = 0.5, 0.75  # relative loss of fit from which a transform is used less, and at which almost never
 _RAREST = 0.05  # every transform is still tried sometimes, so that its weight can rise again
 _TRIAL = 0.12  # first fraction of the run, in which a few samples get the weak transforms, to see what they do
 _TRIAL_EPOCHS = 10.0  # and of the epochs, if this is less: later a model may have memorized the samples as they are
 _TRIED, _TRIAL_EVERY = 0.6, 4  # the fraction of the draws of the weak transforms that are applied then, in every 4th step
+_UNDECIDED = -1.0  # the fraction of the draws of a weak transform that will be applied, before the end of its trial
 _TRIAL_STRENGTH = 0.5  # the highest strength then: stronger transforms would hide what the weak ones do
 # The relative loss of fit up to which a weak transform is used after the trial, and from which it is not.
 _SAFE, _UNSAFE = 0.14, 0.2
@@ -59,10 +61,10 @@ class Auto:
     """A policy that adapts strength and transforms to the data, the model and the length of the run.
 
     The strength starts from the number of epochs: 0 up to 5 epochs, 1 from 100 to 200, 2 from 400 on. It rises while the model
-    fits samples without transforms well, and falls if the model learns too little. In runs of more than 200 epochs, some
-    samples are also mixed with the proposal `mix`, such as `outspan.cutmix()`; at a strength of 2 it is up to half of them. A
-    transform with which the model cannot predict the label becomes rare, for example a change of color where the color is
-    the class.
+    fits samples without transforms well, and falls if the model learns too little. It is lower while the model has learned
+    less of rare classes. In runs of more than 200 epochs, some samples are also mixed with the proposal `mix`, such as
+    `outspan.cutmix()`; at a strength of 2 it is up to half of them. A transform with which the model cannot predict the label
+    becomes rare, for example a change of color where the color is the class.
 
     The transforms of `weak`, such as `outspan.crop_and_flip()`, are right for most photographs and wrong for digits or text in
     images. In the first eighth of the run, a few samples get them. Those that hardly lower the fit are used after this trial.
@@ -96,10 +98,11 @@ class Auto:
     rank: int | None = None  # of this process, and the number of processes; None: those of the process group
     world: int | None = None
     adapted: float = field(init=False)  # the strength that the policy has chosen; `strength` multiplies it
+    evenness: float = field(init=False, default=1.0)  # multiplies it, too; below 1 if rare classes are learned less
     weights: np.ndarray = field(init=False, repr=False)  # by transform (NAMES), the fraction of its draws that are applied
-    safe: dict[str, float] = field(init=False, repr=False)  # by weak transform, the same: what the trial has shown
+    safe: dict[str, float] = field(init=False, repr=False)  # by weak transform, the same: what the trial shows; before, -1
     _fits: Fits = field(init=False, repr=False)
-    _batch: tuple[np.ndarray, Tensor] | None = field(init=False, default=None, repr=False)  # indicators, targets of this step
+    _batch: tuple[np.ndarray | None, Tensor, int] | None = field(init=False, default=None, repr=False)  # for `learn`
 
     def __post_init__(self) -> None:
         check_proposal(self.propose)
@@ -115,7 +118,7 @@ class Auto:
         self.adapted = self._at(_STARTS)
         self.weights = np.ones(len(NAMES))
         always = _names(find_defaults(self.defaults))  # these need no trial
-        self.safe = {name: 0.0 for name in _names(self.weak) if name not in always}
+        self.safe = {name: _UNDECIDED for name in _names(self.weak) if name not in always}
         self._fits = Fits(self.classes, self.label_smoothing)
 
     def __call__(
@@ -132,19 +135,22 @@ class Auto:
         plan, rows = self._draw(len(inputs), step, strength, confidence, ranks)
         plan = add_defaults(plan, self.defaults, len(inputs), seeds=[self.seed], step=step, ranks=ranks)
         targets = make_targets(inputs, labels, plan, self.classes)
-        self._batch = rows, targets
+        self._batch = rows, targets, ranks[1]
         return Batch(execute(inputs, plan, self.preprocess), targets, plan)
 
     def _draw(
         self, size: int, step: int, strength: float, confidence: Tensor | None, ranks: tuple[int, int]
-    ) -> tuple[Plan, np.ndarray]:
-        """Draw the transforms of a step, and return them with the rows of the regression."""
+    ) -> tuple[Plan, np.ndarray | None]:
+        """Draw the transforms of a step, and return them with the rows of the regression, or None if it does not read them."""
+        read, rest = divmod(step, _READ_EVERY if self._round_steps >= _FEW_STEPS else 1)
         if not strength:
             plan = draw(self.propose, "none", size, seed=self.seed, step=step, strength=0.0)
-            return plan, np.ones((size, 1))
-        touched = torch.ones(size)
-        touched[(-step - ranks[0] * size) % _UNTOUCHED :: _UNTOUCHED] = 0.0
-        confidence = touched if confidence is None else touched * confidence
+            return plan, None if rest else np.ones((size, 1))
+        touched = None
+        if not rest:
+            touched = torch.ones(size)
+            touched[(-read - ranks[0] * size) % _UNTOUCHED :: _UNTOUCHED] = 0.0
+            confidence = touched if confidence is None else touched * confidence
         options = {"step": step, "confidence": confidence, "ranks": ranks}
         weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
         safe, weak_options = self.safe, {**options, "strength": min(1.0, 2 * strength)}
@@ -152,14 +158,15 @@ class Auto:
             strength = min(strength, _TRIAL_STRENGTH) if self.safe else strength
             safe = dict.fromkeys(self.safe, 0.0 if step % _TRIAL_EVERY else _TRIED)
             weak_options |= {"strength": 1.0, "confidence": touched}
-        plan = draw(self.propose, "none", size, seed=self.seed, strength=strength, weights=weights, **options)
+        drawn = weights if self.weights.min() < 1 else None  # without weights, a draw takes less time
+        plan = draw(self.propose, "none", size, seed=self.seed, strength=strength, weights=drawn, **options)
         if self.weak is not None and any(safe.values()):
-            safe = {name: weight * safe.get(name, 0.0) for name, weight in weights.items()}
+            safe = {name: weight * max(safe.get(name, 0.0), 0.0) for name, weight in weights.items()}
             plan = plan.then(draw(self.weak, "none", size, seed=rng.derive(self.seed, "weak"), weights=safe, **weak_options))
         if self.mix is not None and self._mixed:
             mixed = {name: weight * self._mixed for name, weight in weights.items()}
             plan = plan.then(draw(self.mix, "none", size, seed=rng.derive(self.seed, "mix"), weights=mixed, **options))
-        return plan, indicators(plan)
+        return plan, None if rest else indicators(plan)
 
     def learn(self, losses: Float32[Tensor, " B"], *, step: int) -> None:
         """Read the losses of the batch that this policy returned last, one per sample. They are not changed.
@@ -170,8 +177,9 @@ class Auto:
             count = "no batch" if self._batch is None else f"a batch of {len(self._batch[1])}"
             how = 'compute them with reduction="none"'
             raise ValueError(f"losses must be one per sample of the last batch, {how}: got {list(losses.shape)} for {count}")
-        (rows, targets), self._batch = self._batch, None
-        self._fits.add(rows, losses, targets, world=find_ranks(self.rank, self.world)[1])
+        (rows, targets, world), self._batch = self._batch, None
+        if rows is not None:
+            self._fits.add(rows, losses, targets, world=world)
         if (step + 1) % self._round_steps:
             return
         done = (step + 1) / self._total
@@ -180,14 +188,14 @@ class Auto:
             if step + 1 == self._trial_steps:
                 self._end_trial(estimate)
             self._adapt(estimate, done)
+        if step + 1 >= self._trial_steps:  # without a decision, weak transforms are not used
+            self.safe = {name: max(fraction, 0.0) for name, fraction in self.safe.items()}
         self._fits.end_round()
 
     def _end_trial(self, estimate: Estimate) -> None:
         """Decide which weak transforms are used: none if the model has learned nothing yet."""
         scale = min(estimate.fit, _ABOVE_CHANCE * (estimate.fit - estimate.chance))
-        if not scale > 0:
-            return
-        for name in self.safe:
+        for name in self.safe if scale > 0 else ():
             index = NAMES.index(name)
             most = (estimate.drops[index] + estimate.errors[index]) / (scale if find(name).graded else _UNGRADED * scale)
             self.safe[name] = float(np.clip((_UNSAFE - most) / (_UNSAFE - _SAFE), 0, 1))
@@ -198,6 +206,7 @@ class Auto:
         if estimate.learned <= _POOR_FIT:
             self.adapted = self.adapted if young else max(0.0, self.adapted - change)
             return
+        self.evenness = estimate.evenness
         least = (estimate.drops - estimate.errors) / max(estimate.fit - estimate.chance, 0.05)  # relative to chance
         self.weights = np.clip((_HARMFUL - least) / (_HARMFUL - _HARMLESS), _RAREST, 1)
         if self.adapted < start:  # it fell while the model learned almost nothing
@@ -210,17 +219,18 @@ class Auto:
             self.adapted = min(max(self._at(_LIMITS), self.adapted), self.adapted + change * max(drive, 0.0))
 
     def metrics(self) -> dict[str, float]:
-        """Return the strength, the fraction of mixed samples, and the weights of the transforms that were drawn."""
+        """Return the strength, the mixed fraction, and the weights of drawn transforms; weak ones after the trial."""
         drawn = [name for name, is_drawn in zip(NAMES, self._fits.drawn(), strict=True) if is_drawn]
-        weights = {f"weight_{name}": float(self.weights[NAMES.index(name)]) * self.safe.get(name, 1.0) for name in drawn}
+        safe = {name: self.safe.get(name, 1.0) for name in drawn if self.safe.get(name) != _UNDECIDED}
+        weights = {f"weight_{name}": float(self.weights[NAMES.index(name)]) * fraction for name, fraction in safe.items()}
         mixed = {"mixed": self._mixed} if self.mix is not None else {}
-        return {"strength": self._strength, **mixed, **weights}
+        return {"strength": self._applied_strength, **mixed, **weights}
 
     def describe(self) -> str:
         """Return what the policy does now, e.g. "strength 0.40, with random_crop, rarely invert and solarize"."""
         rare = [name for name, weight in zip(NAMES, self.weights, strict=True) if weight < 0.5]
         weak = [name for name, weight in self.safe.items() if weight >= 0.5]
-        parts = [f"strength {self._strength:.2f}"]
+        parts = [f"strength {self._applied_strength:.2f}"]
         parts += [f"{100 * self._mixed:.0f} % mixed"] if self._mixed else []
         parts += [f"{how} {' and '.join(names)}" for how, names in (("with", weak), ("rarely", rare)) if names]
         return ", ".join(parts)
@@ -228,13 +238,14 @@ class Auto:
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that a checkpoint must store."""
         safe = torch.tensor([*self.safe.values()], dtype=torch.float64)
-        adapted = {"adapted": torch.tensor(self.adapted, dtype=torch.float64), "safe": safe}
+        adapted = {"adapted": torch.tensor([self.adapted, self.evenness], dtype=torch.float64), "safe": safe}
         return {**adapted, "weights": torch.from_numpy(self.weights.copy()), **self._fits.state_dict()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`; tensors that do not fit this policy raise a ValueError."""
         check_state(self.state_dict(), state)
-        self.adapted, self.weights = float(state["adapted"]), state["weights"].cpu().numpy().copy()
+        self.adapted, self.evenness = state["adapted"].tolist()
+        self.weights = state["weights"].cpu().numpy().copy()
         self.safe = dict(zip(self.safe, state["safe"].tolist(), strict=True))
         self._fits.load_state_dict(state)
         self._batch = None
@@ -253,18 +264,23 @@ class Auto:
     @property
     def _trial_steps(self) -> int:
         """The step at which the trial of the weak transforms ends, with the end of a round."""
-        trial = min(_TRIAL, _TRIAL_EPOCHS / self.epochs)
-        return self._round_steps * max(3, math.ceil(trial * self._total / self._round_steps))
+        rounds = min(_TRIAL, _TRIAL_EPOCHS / self.epochs) * self._total / self._round_steps
+        return self._round_steps * max(3, math.ceil(rounds))
 
     @property
     def _strength(self) -> float:
+        """The strength of the transforms now, outside the trial."""
+        return self.strength * self.adapted * self.evenness
+
+    @property
+    def _applied_strength(self) -> float:
         """The strength of the transforms now."""
-        return self.strength * self.adapted
+        return min(self._strength, _TRIAL_STRENGTH) if _UNDECIDED in self.safe.values() else self._strength
 
     @property
     def _mixed(self) -> float:
         """The fraction of the samples that are mixed now."""
-        return self._at(_MIXED) * max(self.adapted - 1, 0.0) * min(self.strength, 1.0)
+        return self._at(_MIXED) * max(self.adapted * self.evenness - 1, 0.0) * min(self.strength, 1.0)
 
     def _at(self, by_epochs: tuple[tuple[float, ...], tuple[float, ...]]) -> float:
         """Interpolate a value between numbers of epochs."""

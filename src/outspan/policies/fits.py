@@ -28,13 +28,14 @@ class Estimate:
 
     fit: float  # mean fit of samples without transforms
     chance: float  # mean fit of the best prediction that is the same for all samples
+    evenness: float  # what was learned of the mean class, relative to the mean sample: below 1 if it is less of rare classes
     drops: np.ndarray  # by transform (NAMES), how much it lowers the fit
     errors: np.ndarray  # their standard errors, about
 
     @property
     def learned(self) -> float:
         """The fit relative to chance: 0 if the model only guesses, 1 if it is perfect."""
-        return (self.fit - self.chance) / max(1 - self.chance, 1e-6)
+        return _learned(self.fit, self.chance)
 
 
 class Fits:
@@ -44,7 +45,7 @@ class Fits:
         self.classes, self.label_smoothing = classes, label_smoothing
         self._counts = np.zeros((1 + len(NAMES), 1 + len(NAMES)))  # X^T X; column 0 is the intercept
         self._sums = torch.zeros(1 + len(NAMES))  # X^T fit, on the device of the losses
-        self._targets = torch.zeros(classes)  # sum of the targets of all samples so far, by class
+        self._classes = torch.zeros(2, classes)  # sums of the targets, and of the targets times the fit, by class
 
     def add(self, rows: np.ndarray, losses: Tensor, targets: Tensor, *, world: int = 1) -> None:
         """Add the samples of a batch: the rows that `indicators` returns, their losses [B] and their targets [B, classes].
@@ -53,34 +54,38 @@ class Fits:
         """
         fit = torch.exp(-excess_loss(losses, targets, smoothing=self.label_smoothing)).nan_to_num(0.0, 0.0, 0.0)
         x, columns = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device), rows.shape[1]
-        sums, classes, counts = x.T @ fit, targets.sum(0), rows.T @ rows
+        sums, classes, counts = x.T @ fit, torch.stack([torch.ones_like(fit), fit]) @ targets, rows.T @ rows
         if world > 1:
             sums, classes = sum_over_ranks(sums), sum_over_ranks(classes)
             counts = sum_over_ranks(to_device(torch.from_numpy(counts), losses.device)).cpu().numpy()
-        self._sums, self._targets = self._sums.to(losses.device), self._targets.to(losses.device) + classes
+        self._sums, self._classes = self._sums.to(losses.device), self._classes.to(losses.device) + classes
         self._sums[:columns] += sums  # without transforms there is one column, the intercept
         self._counts[:columns, :columns] += counts
 
     def end_round(self) -> None:
         """Give the rounds so far a smaller weight than the next one."""
-        self._counts, self._sums = _MEMORY * self._counts, _MEMORY * self._sums
+        self._counts, self._sums, self._classes = _MEMORY * self._counts, _MEMORY * self._sums, _MEMORY * self._classes
 
     def estimate(self) -> Estimate:
         """Solve the regression. On a GPU this waits for the device."""
         penalty = np.diag([1e-3, *[_RIDGE] * len(NAMES)])
         fit, *effects = np.linalg.solve(self._counts + penalty, self._sums.double().cpu().numpy())
         errors = min(_DEVIATION, max(fit, 0.0)) / np.sqrt(np.maximum(np.diag(self._counts)[1:], 1))
-        return Estimate(float(fit), self.chance(), -np.array(effects), errors)
+        counts, fits = self._classes.double().cpu()
+        constant, seen = self._constant(counts / counts.sum()), counts > 0
+        chance = float(counts @ constant / counts.sum())
+        of_samples = _learned(float(fits.sum() / counts.sum()), chance)
+        of_classes = _learned(float((fits[seen] / counts[seen]).mean()), float(constant[seen].mean()))
+        evenness = min(max(of_classes / max(of_samples, 1e-6), 0.0), 1.0)
+        return Estimate(float(fit), chance, evenness, -np.array(effects), errors)
 
-    def chance(self) -> float:
-        """Return the mean fit of the best prediction that is the same for all samples; 1 / classes if they are balanced."""
-        counts = self._targets.double().cpu()
-        frequency = counts / counts.sum()
+    def _constant(self, frequency: Tensor) -> Tensor:
+        """Return the fit of each class for the prediction that is best if it is the same for all samples."""
         one = torch.nn.functional.one_hot(torch.tensor([0]), self.classes).double()
         lowest = float(entropy(smooth(one, self.label_smoothing)))
         log = smooth(frequency, self.label_smoothing).clamp(min=1e-12).log()
         losses = -(1 - self.label_smoothing) * log - self.label_smoothing * log.mean()
-        return float(frequency @ torch.exp(lowest - losses))
+        return torch.exp(lowest - losses)
 
     def drawn(self) -> np.ndarray:
         """Return which transforms were drawn so far, bool by NAMES."""
@@ -89,12 +94,16 @@ class Fits:
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that a checkpoint must store."""
         # `add` changes the sums in place.
-        return {"counts": torch.from_numpy(self._counts.copy()), "sums": self._sums.clone(), "targets": self._targets}
+        return {"counts": torch.from_numpy(self._counts.copy()), "sums": self._sums.clone(), "classes": self._classes}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`, or from a larger one that contains it."""
         self._counts = state["counts"].cpu().numpy().copy()
-        self._sums, self._targets = state["sums"].clone(), state["targets"].clone()
+        self._sums, self._classes = state["sums"].clone(), state["classes"].clone()
+
+
+def _learned(fit: float, chance: float) -> float:
+    return (fit - chance) / max(1 - chance, 1e-6)
 
 
 def indicators(plan: Plan) -> np.ndarray:

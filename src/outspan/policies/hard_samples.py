@@ -14,6 +14,7 @@ from outspan.policies.losses import excess_loss
 from outspan.policies.state import check_state
 from outspan.shapes import Float32, Int64, describe
 
+_FIRST_EPOCHS = 2  # these train on all samples, because `_wrong` needs two losses of each
 _LAST_EPOCHS = 0.125  # last fraction of the run, which trains on all samples
 _FEW_WRONG, _MANY_WRONG = 0.04, 0.08  # fraction of samples predicted wrong, from which on fewer are left out, and none
 _UNSEEN = -1.0  # loss of a sample that was not trained on yet
@@ -50,7 +51,8 @@ class HardSamples(Sampler[int]):
         if not 0 <= skip <= MAX_SKIP:
             raise ValueError(f"skip must lie in [0, {MAX_SKIP}], got {skip:g}")
         self.size, self.epochs, self.classes, self.skip, self.seed = size, epochs, classes, float(skip), seed
-        self.store = store or skip > 0  # whether losses are stored: without `skip`, only `confidence` needs them
+        # Whether losses are stored: for `confidence`, or if an epoch leaves out samples.
+        self.store = store or (skip > 0 and (1 - _LAST_EPOCHS) * epochs >= _FIRST_EPOCHS + 1)
         self.epoch = 0
         self._last = np.full(size, _UNSEEN, dtype=np.float32)  # excess loss of each sample when last trained on
         self._wrong = np.zeros(size, dtype=np.int64)  # in how many epochs in a row it was predicted worse than by chance
@@ -105,15 +107,17 @@ class HardSamples(Sampler[int]):
             problem = f"losses must be one per sample, got {describe(losses)} for {len(rows)} samples"
             raise ValueError(f'{problem}: compute them with reduction="none"')
         rows = rows.cpu().long()
-        if not 0 <= int(rows.min()) <= int(rows.max()) < self.size:
-            raise ValueError(f"rows must lie in [0, {self.size - 1}], got {int(rows.min())} to {int(rows.max())}")
+        first, last = int(rows.numpy().min()), int(rows.numpy().max())  # NumPy: faster than torch for so few numbers
+        if not 0 <= first <= last < self.size:
+            raise ValueError(f"rows must lie in [0, {self.size - 1}], got {first} to {last}")
         if self._count + len(rows) > self.size:
             problem = f"epoch {self.epoch} has {self.size} samples and got the losses of more"
             raise ValueError(f"{problem}: call set_epoch(epoch) at the start of each epoch")
         losses = losses.detach().float()
         excess = losses if targets is None else excess_loss(losses, targets)
         self._rows.append(rows)
-        self._losses.append(torch.stack([losses, excess], 1).view(len(rows), -1, 2).mean(1))
+        both = torch.stack([losses, excess], 1)
+        self._losses.append(both if len(both) == len(rows) else both.view(len(rows), -1, 2).mean(1))
         self._count += len(rows)
 
     def confidence(self, rows: Int64[Tensor, " B"]) -> Float32[Tensor, " B"]:
@@ -130,7 +134,7 @@ class HardSamples(Sampler[int]):
 
     def _fraction(self) -> float:
         """Return the fraction of the easy samples that this epoch leaves out."""
-        if not self.skip or self.epoch < 2 or self.epoch + 1 > (1 - _LAST_EPOCHS) * self.epochs:
+        if not self.skip or self.epoch < _FIRST_EPOCHS or self.epoch + 1 > (1 - _LAST_EPOCHS) * self.epochs:
             return 0.0
         wrong = float((self._wrong >= 2).mean())
         return self.skip * min(max((_MANY_WRONG - wrong) / (_MANY_WRONG - _FEW_WRONG), 0.0), 1.0)

@@ -208,9 +208,8 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Prepr
     """Return the policy of a recipe for a model and a data set, in a run with `world` ranks."""
     check_recipe(recipe)
     if recipe.same_class != -1 and world > 1:
-        raise ValueError(
-            f"same_class must be -1 in a run with several processes, got {recipe.same_class:g} and {world} of them"
-        )
+        problem = f"same_class is for a single process, got same_class={recipe.same_class:g} and {world} processes"
+        raise ValueError(f"{problem}: leave same_class out, or start one process")
     check_noun(recipe, data.train.noun)
     benchmark = "imagenet-cropped" if recipe.crop == "resized" else _BENCHMARKS.get(data.name, "cifar")
     samples = len(data.train) - recipe.validation

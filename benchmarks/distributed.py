@@ -2,17 +2,20 @@
 
     python benchmarks/distributed.py                       # CPU, one thread, or the GPU if there is one
     python benchmarks/distributed.py --result results/distributed.json
+    PYTHONPATH=src python3 benchmarks/distributed.py --gpu --result results/distributed-gpu.json    # and the checks on a GPU
 
 Several copies of both runs train the same model in this process, in turns of some steps each. The median of the ratios of all
-pairs of turns is printed, also for the CPU time, which depends less on other programs. The rank does what it does with several
-ranks: it reduces gradients and losses (NCCL on a GPU, gloo on a CPU), and agrees after every step on whether to stop. A result
-file keeps the rows of all measurements.
+pairs of turns is printed, also for the CPU time, which depends less on other programs. The rank has a process group of its own
+and does what it does with several ranks: it reduces gradients and losses (NCCL on a GPU, gloo on a CPU), and agrees after every
+step on whether to stop. (A single process under torchrun does none of this. It runs the plain loop.) A result file keeps the
+rows of all measurements.
 """
 
 import argparse
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -21,16 +24,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from distributed_gpu import TOLERANCE, run_parts
 from machine import machine
 
 from outspan.config import Recipe
 from outspan.data.sets import load_for
-from outspan.training.distributed import Ranks, joined
+from outspan.training.distributed import Ranks
+from outspan.training.joining import joined
 from outspan.training.run import Run
 from outspan.training.setup import Options, build_setup
 
 Turn = Callable[[], tuple[float, float]]
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+BAR = 1.03  # of the time of a step on a GPU, against the plain loop
 
 
 def make_turn(recipe: Recipe, device: torch.device, ranks: Ranks, steps: int, folder: Path) -> Turn:
@@ -63,6 +70,32 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def measure(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """Return the type of the device, and the times and ratios."""
+    torch.set_num_threads(1)
+    os.environ |= ALONE | {"MASTER_PORT": str(20000 + os.getpid() % 20000)}
+    on_gpu = torch.cuda.is_available()
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "cpu:gloo")
+    with ExitStack() as stack:
+        stack.callback(dist.destroy_process_group)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ranks, device = stack.enter_context(joined(None))
+        model = options.model or ("wide_resnet-28-10" if on_gpu else "wide_resnet-10-1")
+        recipe = Recipe(data="digits", model=model, policy=options.policy, batch=128, epochs=1000, skip=0.0)
+        couples = [
+            [make_turn(recipe, device, each, options.steps, folder) for each in (Ranks(), ranks)] for _ in range(options.copies)
+        ]
+        for turn in (turn for turns in couples for turn in turns):
+            turn()  # warm up, and record CUDA graphs
+        pairs = [_take_turns(turns, first=i % 2) for i in range(options.turns) for turns in couples]
+    row: dict[str, Any] = {"model": model, "policy": options.policy, "copies": options.copies, "pairs": len(pairs)}
+    row |= {"steps_per_turn": options.steps, "plain_copies_cpu_ms": _by_copy(pairs, options.copies, options.steps)}
+    for i, clock in enumerate(("wall", "cpu")):
+        row[f"{clock}_ms_per_step"] = round(1000 * statistics.median(plain[i] for plain, _ in pairs) / options.steps, 3)
+        row[f"{clock}_ratio"] = round(statistics.median(rank[i] / plain[i] for plain, rank in pairs), 4)
+    return device.type, row
+
+
 def main() -> None:
     """Measure, print the ratio, and write it to a result file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -71,31 +104,33 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5, help="pairs of turns per copy")
     parser.add_argument("--copies", type=int, default=5, help="copies of both runs: equal runs differ by where their memory is")
     parser.add_argument("--steps", type=int, default=10, help="steps per turn")
+    parser.add_argument("--gpu", action="store_true", help="also train with NCCL and compile, and two processes on the GPU")
+    parser.add_argument("--smoke", action="store_true", help="the parts of --gpu on the CPU with gloo: does the script run?")
+    parser.add_argument("--limit", type=float, default=140.0, help="seconds that the parts of --gpu may take")
     parser.add_argument("--result", type=Path, help="JSON file to add the ratio to")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    os.environ |= ALONE | {"MASTER_PORT": str(20000 + os.getpid() % 20000)}
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ranks, device = stack.enter_context(joined(None))
-        model = options.model or ("wide_resnet-28-10" if device.type == "cuda" else "wide_resnet-10-1")
-        recipe = Recipe(data="digits", model=model, policy=options.policy, batch=128, epochs=1000, skip=0.0)
-        couples = [
-            [make_turn(recipe, device, each, options.steps, folder) for each in (Ranks(), ranks)] for _ in range(options.copies)
-        ]
-        for turn in (turn for turns in couples for turn in turns):
-            turn()  # warm up, and record CUDA graphs
-        pairs = [_take_turns(turns, first=i % 2) for i in range(options.turns) for turns in couples]
-    row = {"model": model, "policy": options.policy, "copies": options.copies, "pairs": len(pairs)}
-    row |= {"steps_per_turn": options.steps, "plain_copies_cpu_ms": _by_copy(pairs, options.copies, options.steps)}
-    for i, clock in enumerate(("wall", "cpu")):
-        row[f"{clock}_ms_per_step"] = round(1000 * statistics.median(plain[i] for plain, _ in pairs) / options.steps, 3)
-        row[f"{clock}_ratio"] = round(statistics.median(rank[i] / plain[i] for plain, rank in pairs), 4)
-    print(f"{device.type}: {row}")
+    if options.gpu or options.smoke:
+        sys.exit(run_on_gpu(options))
+    device, row = measure(options)
+    print(f"{device}: {row}")
     if options.result:
         results: dict[str, Any] = json.loads(options.result.read_text()) if options.result.exists() else {"machine": machine()}
-        results.setdefault(device.type, []).append(row)
+        results.setdefault(device, []).append(row)
         options.result.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def run_on_gpu(options: argparse.Namespace) -> int:
+    """Run the parts of --gpu, print a line for each, and write a result file. Return the exit code."""
+    if options.gpu and not torch.cuda.is_available():
+        print("--gpu needs a GPU: use --smoke to try the script without one")
+        return 2
+    parts = run_parts(options.limit, device="cuda" if options.gpu else "cpu")
+    for name, result in parts.items():
+        print(f"{name}: " + ("FAILED: " if "failed" in result else "") + ", ".join(f"{k} {v}" for k, v in result.items()))
+    print(f"bars: overhead {BAR}, relative difference {TOLERANCE}")
+    if options.result:
+        options.result.write_text(json.dumps({"machine": machine(), **parts}, indent=2) + "\n")
+    return int(any("failed" in result for result in parts.values()))
 
 
 def _by_copy(pairs: Sequence[Sequence[tuple[float, float]]], copies: int, steps: int) -> list[float]:

@@ -4,23 +4,26 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/transforms/kernels/cpu/*.cpp src/outspan/transforms/kernels/cpu/*.h)
 
-.PHONY: demo test test-slow lint bench fuzz clean
+.PHONY: demo test test-slow test-cluster lint bench fuzz clean
 
 demo: .venv/core  ## the main job on the included digits: three policies for the same time, three seeds; then what four transforms do
 	$(BIN)/outspan compare --data digits --model convnet --policies none,random,auto --equal time --seeds 3 --jobs 2 -o demo
 	$(BIN)/outspan measure --transforms rotate,shear_x,cutout,invert --seeds 3 --set epochs=5 -o demo/measured
 
 # One worker per core, one thread per worker: more threads would wait for one another. Override: make test OMP_NUM_THREADS=2
-test test-slow: export OMP_NUM_THREADS ?= 1
-test test-slow: export OPENBLAS_NUM_THREADS ?= $(OMP_NUM_THREADS)
+test test-slow test-cluster: export OMP_NUM_THREADS ?= 1
+test test-slow test-cluster: export OPENBLAS_NUM_THREADS ?= $(OMP_NUM_THREADS)
 # Packages are installed without bytecode and tests start many processes: without its cache each would compile all of torch again.
-test test-slow: export PYTHONDONTWRITEBYTECODE =
+test test-slow test-cluster: export PYTHONDONTWRITEBYTECODE =
 
 test: .venv/ready  ## the ordinary test suite, a few minutes
 	$(BIN)/python -m pytest -n auto --durations=10
 
 test-slow: .venv/ready  ## the tests marked slow: larger models, more kills, real processes
-	$(BIN)/python -m pytest -n auto --durations=10 -m slow
+	$(BIN)/python -m pytest -n auto --durations=10 -rs -m slow
+
+test-cluster: .venv/ready  ## the tests that start a Ray cluster of two nodes on this machine, one after another
+	$(BIN)/python -m pytest --durations=10 -m cluster
 
 lint: .venv/ready  ## style and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyright

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from torch import nn
 from outspan import TRANSFORMS, Plan, apply, devices, rng
 from outspan.cli import main
 from outspan.data.sets import load
-from outspan.training import pool
+from outspan.training import processes
 from outspan.transforms.kernels import cuda
 from outspan.transforms.kernels.cpu import _cpu, is_built, knows
 from reviews import write_model
@@ -95,7 +96,7 @@ def side_by_side(request, monkeypatch):
 
     def serve(pipe: Any) -> None:
         with turn:
-            pool._serve(pipe)
+            processes._serve(pipe)
 
     def start() -> tuple[Any, Any]:
         ours, theirs = multiprocessing.Pipe()
@@ -103,13 +104,22 @@ def side_by_side(request, monkeypatch):
         thread.start()
         return ours, thread
 
-    monkeypatch.setattr(pool, "_start", start)
+    monkeypatch.setattr(processes, "_start", start)
 
 
 @pytest.fixture(autouse=True)
 def library_on_cpu(monkeypatch):
     """Let library functions use the CPU by default, where results are bit-identical."""
     monkeypatch.setattr(devices, "default_device", lambda: "cpu")
+
+
+@pytest.fixture
+def signals():
+    """Restore the handlers of signals: a command that was interrupted ignores them until it has ended."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -79,6 +79,19 @@ class Train:
         return outspan.train(out=self.out, device="cpu", **self.options)
 
 
+class Alone(Train):
+    """Train in one rank with a process group of its own. It exchanges values as several ranks do."""
+
+    def __call__(self) -> Any:
+        import torch.distributed as dist
+
+        dist.init_process_group("cpu:gloo")
+        try:
+            return super().__call__()
+        finally:
+            dist.destroy_process_group()
+
+
 class Command:
     """Run the command line and return its exit code."""
 

@@ -7,6 +7,7 @@ loops of docs/loops.md, which are separate programs, and `test_additions.py` run
 
 import contextlib
 import csv
+import os
 import re
 import shlex
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 import torch
 from PIL import Image
 
+from clusters import ENVIRONMENT, cluster
 from made import make_folder, make_official, make_shards
 from outspan.config import tomllib
 from outspan.reproduce import status
@@ -117,12 +119,23 @@ def test_commands_run(page, user_folder, tiny_model, timm, run, monkeypatch, unc
         make_official(name, user_folder / "data")
     for language, text in blocks(page):
         for words in commands(text) if language == "sh" else ():
+            if "ray" in words:  # see test_commands_of_ray_run
+                continue
             if words[0] == "outspan":
                 run(*small(words[1:], tiny_model))
             elif words[0] == "torchrun":
                 run_ranks(words, tiny_model)
             else:
                 check_program(words)
+
+
+@pytest.mark.cluster
+def test_commands_of_ray_run(user_folder, tiny_model, unchecked, one_thread):
+    for page in pages_with("sh"):
+        for language, text in blocks(page):
+            for words in commands(text) if language == "sh" else ():
+                if "ray" in words:
+                    run_on_ray(words, tiny_model)
 
 
 def run_ranks(words: list[str], tiny_model: Path) -> None:
@@ -144,6 +157,19 @@ def run_ranks(words: list[str], tiny_model: Path) -> None:
     for process in started:
         error = process.communicate(timeout=600)[1]
         assert process.returncode == 0, error
+
+
+def run_on_ray(words: list[str], tiny_model: Path) -> None:
+    """Run a command on two workers of this machine. Commands that start Ray are only checked: `cluster` does the same."""
+    if words[0] == "ray":
+        assert words[1:] in (["start", "--head"], ["start", "--address", "node1:6379"])
+        return
+    with cluster() as ray:
+        arguments = [ray.address if word == "auto" else word for word in small(words[1:], tiny_model)]
+        environment = os.environ | ENVIRONMENT
+        command = [sys.executable, "-m", "outspan", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
 
 
 def small(words: list[str], tiny_model: Path) -> list[str]:

@@ -152,3 +152,16 @@ def test_the_page_on_policies_is_written_from_the_result_file(monkeypatch):
     monkeypatch.syspath_prepend(DOCS.parent / "benchmarks")
     which_policy = importlib.import_module("which_policy")
     assert (DOCS / "which-policy.md").read_text(encoding="utf-8") == which_policy.page(which_policy.read_cells())
+
+
+def test_the_tables_of_the_page_on_many_gpus_are_calculated_from_the_result_files(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS.parent / "benchmarks")
+    scale = importlib.import_module("scale")
+    model, page = scale.Model(scale.Inputs()), (DOCS / "scale.md").read_text(encoding="utf-8")
+    assert page == scale.filled(page, model)
+    parts = [model.compute(32), model.reduce(64, 12.2), model.host(64), model.read(32)]
+    assert model.step(64, 32, 12.2) == max(parts[0] + parts[1], *parts[2:])
+    assert model.reduce(64, 12.2) == pytest.approx(2 * 63 / 64 * 4 * (25_557_032 + 53_120) / 12.2e9 * 1000)
+    few = scale.Model(scale.Inputs(cores=1, decode=100.0))
+    assert few.limit(8, 32, 48.0) == "reading"
+    assert few.step(8, 32, 48.0) == 320

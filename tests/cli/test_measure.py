@@ -123,6 +123,7 @@ def test_wrong_arguments_are_refused(few, tmp_path, run):
     assert "Example: outspan measure" in run("--help")
 
 
+@pytest.mark.usefixtures("signals")
 def test_an_interruption_keeps_finished_models(few, tmp_path, run, monkeypatch):
     out = tmp_path / "m"
 
@@ -166,4 +167,5 @@ def test_ctrl_c_while_processes_start_stops_them_all(few, tmp_path):
     _, err = process.communicate(timeout=600)
     *progress, final = err.splitlines()
     assert (process.returncode, final) == (130, "outspan: stopped; run the same command again to resume")
+    assert progress.pop(0) == "outspan: stopping and saving; another signal stops at once, without saving"
     assert all(line.startswith("2 runs at a time ") for line in progress)  # after half a minute, on a slow machine

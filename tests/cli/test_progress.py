@@ -28,6 +28,8 @@ def test_without_a_terminal_progress_lines_are_rare(monkeypatch, capsys):
 
 def interrupted(number: int, *, reads: bool, steps: int) -> None:
     """Make some steps, send a signal, and make one more step, which must return that the run should save."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_DFL)  # the suite itself may run under nohup
     step = Progress(1, 9, epochs=1, loss=0.0, samples=1)
     with training_progress(reads=reads) as on_step:
         for _ in range(steps):
@@ -36,15 +38,7 @@ def interrupted(number: int, *, reads: bool, steps: int) -> None:
         assert on_step(step)
 
 
-@pytest.fixture
-def terminal():
-    """Set the default handler of SIGHUP, because the suite itself may run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.usefixtures("terminal")
+@pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_reading_at_once_and_stops_training_after_a_step(number):
     with pytest.raises(KeyboardInterrupt):
@@ -52,6 +46,23 @@ def test_a_signal_ends_reading_at_once_and_stops_training_after_a_step(number):
     for reads, steps in ((True, 1), (False, 0), (False, 1)):
         with pytest.raises(Stopped):
             interrupted(number, reads=reads, steps=steps)
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_second_signal_stops_at_once_unless_it_is_the_same_request(monkeypatch, capfd):
+    def send(*numbers: int) -> None:
+        with training_progress() as on_step:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+            assert on_step(Progress(1, 9, epochs=1, loss=0.0, samples=1))
+
+    with pytest.raises(Stopped):
+        send(signal.SIGTERM, signal.SIGTERM, signal.SIGINT)  # as a terminal and a launcher send them
+    os.kill(os.getpid(), signal.SIGTERM)  # while the command ends
+    assert capfd.readouterr().err == "outspan: stopping and saving; another signal stops at once, without saving\n"
+    monkeypatch.setattr(progress, "_SAME_REQUEST", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        send(signal.SIGTERM, signal.SIGINT)
 
 
 def test_under_nohup_a_closed_terminal_does_not_stop_a_run():

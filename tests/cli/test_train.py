@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from outspan.cli import progress
+from outspan.cli import output, progress
 from outspan.training import checkpoint
 
 
@@ -58,6 +58,32 @@ def test_a_recipe_file_is_changed_by_options(tiny, tmp_path, run):
 )
 def test_wrong_arguments_are_refused(arguments, message, tmp_path, run):
     assert message in run("train", *arguments, "-o", tmp_path / "run", code=2)
+
+
+def test_a_run_says_if_it_starts_again_or_is_already_finished(tiny, tmp_path, run_command, monkeypatch):
+    monkeypatch.setattr(progress, "_PAUSE", float("inf"))  # no progress lines, even on a slow machine
+    out, changes = tmp_path / "run", ("--set", "epochs=1", "--set", "batch=20")
+    command = ("train", "--data", tiny, "--model", "mlp", "--policy", "none", *changes, "-o", out)
+    out.mkdir()
+    (out / "recipe.toml").write_text("")  # a run that was killed before its first checkpoint
+    _, first, begun = run_command(*command)
+    assert begun.endswith(f"device cpu; {out} has no checkpoint yet, starting again\n")
+    assert first.startswith("test accuracy ")
+    _, again, nothing = run_command(*command)
+    assert (again, nothing) == (f"already finished: {first}", "")
+
+
+def test_of_several_processes_the_first_reports_wrong_arguments(tmp_path, run, monkeypatch):
+    waits = []
+    monkeypatch.setattr(output.time, "sleep", waits.append)  # in the others, torchrun ends this wait
+    for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        for arguments in (("train", "--epochs", "1"), ("train", "--set", "epoch=1"), ("compare",)):
+            run(*arguments, "-o", tmp_path / "run", code=2)
+        assert len(waits) == 3 * int(rank)
 
 
 def test_ignored_keys_are_named(tiny, tmp_path, monkeypatch, run_command):

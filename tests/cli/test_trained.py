@@ -36,7 +36,7 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     output = run(*command)
     assert "after the last epoch" in output
     assert (out / "metrics.jsonl").read_text().count("\n") == 3
-    assert run(*command) == output  # the run is finished: the same summary, without training
+    assert run(*command) == f"already finished: {output}"  # without training
     for name, value in (("dark", 20), ("light", 220)):
         Image.new("L", (30, 20), value).save(tmp_path / f"{name}.png")
     lines = run("predict", out, tmp_path / "dark.png", tmp_path / "light.png").splitlines()

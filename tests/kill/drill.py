@@ -24,11 +24,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # bits are promised for the same number of threads
-sys.path.insert(0, str(Path(__file__).parents[1]))
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 # Processes that a command spawns import this module, too. Those that only read images must not become slower.
 PATCHES = "OUTSPAN_DRILL_PATCHES"  # set for commands whose processes train
@@ -36,6 +38,7 @@ if __name__ != "__mp_main__" or PATCHES in os.environ:
     import numpy as np
     import safetensors.torch
     import torch
+    from machine import machine
     from PIL import Image
 
     import outspan.cli
@@ -343,6 +346,22 @@ def sabotaged(way: str) -> None:
         rng.generator = lambda *_: stream
 
 
+def run_drills(drills: Mapping[tuple[str, str], Callable[[], dict[str, Any]]], path: Path | None) -> int:
+    """Run drills by part and name, print the counts of each, and add them to a result file. Return the exit code."""
+    for (part, name), drill in drills.items():
+        try:
+            counts = drill()
+        except Failed as failure:
+            print(f"failed: {failure}", flush=True)
+            return 1
+        print(f"{part}, {name}: {counts}", flush=True)
+        if path:
+            result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+            result.setdefault(part, {})[name] = counts | {"machine": machine()}
+            path.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
 def preload(scenarios: str) -> None:
     """Import modules before the commands are forked: an optimizer alone takes 3 s at its first step."""
     for name in (
@@ -371,22 +390,12 @@ def main() -> int:
     preload(options.scenarios)
     if options.sabotage:
         sabotaged(options.sabotage)
-    result: dict[str, Any] = json.loads(options.result.read_text()) if options.result and options.result.exists() else {}
-    try:
-        for name in filter(None, options.scenarios.split(",")):
-            counts = run_scenario(name, options.runs, options.kills, options.seed, options.patience)
-            result.setdefault("kill", {})[name] = counts
-            print(f"{name}: {counts}", flush=True)
-        for method, tries in (part.split("=") for part in filter(None, options.supervisor.split(","))):
-            counts = run_supervisor(int(tries), method, options.seed, options.patience)
-            result.setdefault("supervisor", {})[method] = counts
-            print(f"supervisor, {method}: {counts}", flush=True)
-    except Failed as failure:
-        print(f"failed: {failure}", flush=True)
-        return 1
-    if options.result:
-        options.result.write_text(json.dumps(result, indent=2) + "\n")
-    return 0
+    drills: dict[tuple[str, str], Callable[[], dict[str, Any]]] = {}
+    for name in filter(None, options.scenarios.split(",")):
+        drills["kill", name] = partial(run_scenario, name, options.runs, options.kills, options.seed, options.patience)
+    for method, tries in (part.split("=") for part in filter(None, options.supervisor.split(","))):
+        drills["supervisor", method] = partial(run_supervisor, int(tries), method, options.seed, options.patience)
+    return run_drills(drills, options.result)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Kill ranks at random times, let torchrun restart them, and compare the results.
 
     python tests/kill/ranks_drill.py                                    # 2 and 4 ranks, a few runs each
-    python tests/kill/ranks_drill.py --world 2,4 --runs 20 --result results/reliability.json
+    python tests/kill/ranks_drill.py --world 2,4 --runs 20 --minutes 15 --result results/reliability.json
 
 A run passes if torchrun finishes it without help, its results are bit-identical to those of a run without kills, there is no
 traceback of a rank, and 60 seconds after a kill all ranks of the killed start have ended.
@@ -10,13 +10,13 @@ traceback of a rank, and 60 seconds after a kill all ranks of the killed start h
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,10 @@ class Launch:
         return Failed(f"{reason}:\n{self.log.read_text()}")
 
 
-def run_world(world: int, runs: int, kills: int, seed: int) -> dict[str, Any]:
+def run_world(world: int, runs: int, kills: int, seed: int, minutes: float) -> dict[str, Any]:
     """Kill ranks of several runs and return the counts. The first failure ends the drill."""
-    draw, seconds = np.random.Generator(np.random.Philox([seed, world])), [0.0]
+    draw, seconds, done = np.random.Generator(np.random.Philox([seed, world])), [0.0], 0
+    end = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         arguments = ["train", "--data", str(digits(root)), "--model", "convnet", "--policy", "uncertain"]
@@ -106,6 +107,8 @@ def run_world(world: int, runs: int, kills: int, seed: int) -> dict[str, Any]:
         whole.finish()
         duration, expected = time.monotonic() - began, dict(content(root / "whole"))
         for run in range(runs):
+            if time.monotonic() > end:
+                break
             launch = Launch(world, [*arguments, "-o", str(root / f"run{run}")], root / "log")
             for _ in range(kills):
                 if ranks := launch.wait_for_ranks(world):
@@ -115,7 +118,9 @@ def run_world(world: int, runs: int, kills: int, seed: int) -> dict[str, Any]:
             launch.finish()
             if dict(content(root / f"run{run}")) != expected:
                 raise Failed(f"run {run} with {world} ranks differs from a run that was never killed")
-    return {"runs": runs, "identical": runs, "kills": len(seconds) - 1, "most_seconds_to_end": round(max(seconds), 1)}
+            done += 1
+            print(f"{world} ranks: {done} runs identical, {len(seconds) - 1} kills", flush=True)
+    return {"runs": done, "identical": done, "kills": len(seconds) - 1, "most_seconds_to_end": round(max(seconds), 1)}
 
 
 def main() -> int:
@@ -124,21 +129,17 @@ def main() -> int:
     parser.add_argument("--world", default="2,4", help="numbers of ranks")
     parser.add_argument("--runs", type=int, default=3, help="runs per number of ranks")
     parser.add_argument("--kills", type=int, default=2, help="kills per run")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time per number of ranks, in which runs are started")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--result", type=Path, help="JSON file to add the counts to")
     options = parser.parse_args()
-    result: dict[str, Any] = json.loads(options.result.read_text()) if options.result and options.result.exists() else {}
-    try:
-        for world in map(int, options.world.split(",")):
-            counts = run_world(world, options.runs, options.kills, options.seed)
-            result.setdefault("ranks", {})[str(world)] = counts
-            print(f"{world} ranks: {counts}", flush=True)
-    except Failed as failure:
-        print(f"failed: {failure}", flush=True)
-        return 1
-    if options.result:
-        options.result.write_text(json.dumps(result, indent=2) + "\n")
-    return 0
+    return drill.run_drills(
+        {
+            ("ranks", world): partial(run_world, int(world), options.runs, options.kills, options.seed, options.minutes)
+            for world in options.world.split(",")
+        },
+        options.result,
+    )
 
 
 if __name__ == "__main__":

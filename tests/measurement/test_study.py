@@ -21,8 +21,9 @@ from outspan.measurement.measure import measure
 from outspan.measurement.predictions import save_predictions
 from outspan.measurement.recipes import BASELINE, baseline_recipe, measurable, single_transforms
 from outspan.policies.table import build_policy
-from outspan.training import Stopped, lock, pool
+from outspan.training import Stopped, lock, processes
 from outspan.training.logits import compute_logits
+from outspan.training.pool import Pool
 from outspan.training.train import train
 from outspan.training.trained import load as load_model
 from outspan.transforms.normalize import Normalize
@@ -168,7 +169,7 @@ def test_a_kill_before_predictions_are_stored_loses_no_work(at, model, recipe, t
 
 
 def test_only_one_process_at_a_time_uses_a_folder(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "_PATIENCE", 0.0)
+    monkeypatch.setattr(lock, "patience", 0.0)
     measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path)
     (tmp_path / "models" / ".baseline-0.npy.123.partial").touch()  # left by a killed write
     with lock.locked(tmp_path), pytest.raises(ValueError, match="another process is training there"):
@@ -222,11 +223,11 @@ def test_mlps_are_grouped_by_transform_in_several_processes(recipe, tmp_path, mo
 
     def start():
         ours, theirs = multiprocessing.Pipe()
-        started.append(threading.Thread(target=pool._serve, args=(theirs,)))
+        started.append(threading.Thread(target=processes._serve, args=(theirs,)))
         started[-1].start()
         return ours, started[-1]
 
-    monkeypatch.setattr(pool, "_start", start)
+    monkeypatch.setattr(processes, "_start", start)
     monkeypatch.setattr(study, "run", in_turn)
     recipe = replace(recipe, fraction=0.7)  # the processes must read the same part of the data
     result = measure(recipe, transforms=["invert"], seeds=range(2), out=tmp_path / "m", jobs=5)
@@ -235,7 +236,7 @@ def test_mlps_are_grouped_by_transform_in_several_processes(recipe, tmp_path, mo
     for name, one in alone.predictions.items():
         assert torch.equal(result.predictions[name].classes, one.classes)
     none, other = (single_transforms(baseline_recipe(recipe, 0.5), ["invert"])[name] for name in (BASELINE, "invert"))
-    study.Study(none, seeds=range(2), out=tmp_path / "own", jobs=5, data=load(recipe.data)).run({"a": none, "b": other})
+    study.Study(none, seeds=range(2), out=tmp_path / "own", pool=Pool(5), data=load(recipe.data)).run({"a": none, "b": other})
     assert len(started) == 2  # data passed as an object is used in this process only
 
 
@@ -247,7 +248,7 @@ def test_on_a_gpu_all_compatible_models_train_in_one_batch(recipe, tmp_path):
     assert [len(one) for one in mine._batches(tasks)] == [3, 3, 3, 3]
     mine.device = torch.device("cuda")
     assert [len(one) for one in mine._batches(tasks)] == [9, 3]  # another weight decay needs another batch
-    mine.jobs = 2
+    mine.pool = Pool(2)
     assert [len(one) for one in mine._batches(tasks)] == [5, 4, 2, 1]
     assert [task for one in mine._batches(tasks) for task in one] == list(tasks)
     for one, title in zip(mine._batches(tasks)[1:3], ("rotate and 1 others, 4 models", "decayed, 2 models"), strict=True):

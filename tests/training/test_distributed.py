@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,11 +16,11 @@ import torch
 import outspan
 import ranks
 from made import make_folder
-from outspan.training import checkpoint
+from outspan.training import RankFailed, checkpoint, waiting
 from outspan.training.distributed import Ranks, check_divides, check_same_start
 from outspan.training.provenance import DataProvenance, Environment, Provenance
 from outspan.training.sync_batchnorm import synchronize
-from ranks import Broken, Command, Slow, StopAt, Train
+from ranks import Alone, Broken, Command, Slow, StopAt, Train
 from reviews import make_reviews
 
 SMALL = {"data": "digits", "model": "mlp", "fraction": 0.1, "batch": 36}  # 500 images: 14 batches, the last one of 32
@@ -31,7 +32,7 @@ def train(out, world, **options):
     if not world:
         outspan.train(out=out, device="cpu", **options)
     else:
-        results = ranks.run([Train(out, **options)] * world)
+        results = ranks.run([(Train if world > 1 else Alone)(out, **options)] * world)
         assert all(isinstance(result, outspan.Summary) for result in results), results
         assert len({result.loss for result in results}) == 1  # every rank has the losses of all
     loaded = checkpoint.load(out)
@@ -157,7 +158,16 @@ def test_a_loss_that_is_not_finite_on_one_rank_stops_all_at_the_same_step(tmp_pa
 def test_a_full_disk_on_rank_0_stops_all(tmp_path):
     first, *others = ranks.run([Broken("disk", 0, tmp_path / "run", **SMALL, policy="none", save_every=0)] * 3)
     assert first == "OSError: [Errno 28] No space left on device"
-    assert others == ["RuntimeError: rank 0 failed: [Errno 28] No space left on device"] * 2
+    assert others == ["RankFailed: rank 0 failed: [Errno 28] No space left on device"] * 2
+
+
+def test_an_error_in_the_setup_of_a_rank_is_raised_on_all(tmp_path, tiny):
+    good = Train(tmp_path / "run", **SMALL, policy="none")
+    bad = Train(tmp_path / "run", **SMALL | {"data": str(tmp_path / "gone.npz")}, policy="none")
+    results = ranks.run([good, bad, bad])
+    assert results[1].startswith("ValueError: ")
+    problem = results[1].removeprefix("ValueError: ")
+    assert [results[0], results[2]] == [f"RankFailed: rank 1 failed: {problem}"] * 2
 
 
 def test_a_rank_that_fails_alone_stops_all(tmp_path):
@@ -180,9 +190,9 @@ def test_ranks_that_differ_are_refused(change, message, tmp_path, tiny):
     with np.load(tiny) as file:
         np.savez(tmp_path / "other.npz", **dict(file) | {"test_images": 255 - file["test_images"]})
     change = {"data": str(tmp_path / "other.npz")} if "data" in change else change
-    results = ranks.run([Train(tmp_path / "run", **options), Train(tmp_path / "run", **options | change)])
-    assert len(set(results)) == 1
-    assert message in results[0]
+    first, second = ranks.run([Train(tmp_path / "run", **options), Train(tmp_path / "run", **options | change)])
+    assert first.startswith(f"ValueError: {message}")
+    assert second.startswith(f"RankFailed: {message}")  # rank 0 reports it
     assert not (tmp_path / "run").exists()
 
 
@@ -196,7 +206,7 @@ def test_another_version_of_torch_is_refused():
         def gather_objects(self, value):
             return [older.to_metadata(), value]
 
-    with pytest.raises(ValueError, match=r"the same torch, got '2.9' on rank 0 and '2.10' on rank 1"):
+    with pytest.raises(RankFailed, match=r"the same torch, got '2.9' on rank 0 and '2.10' on rank 1"):
         check_same_start(Both(1, 2, True), newer)
 
 
@@ -223,11 +233,19 @@ print(len(os.listdir("/proc/self/task")))
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs Linux")
 def test_no_thread_of_the_process_group_is_left(tmp_path):
     """Such a thread aborts a process that ends. torch._dynamo, which the optimizer imports, must not keep the group alive."""
-    one = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port())}
-    environment = os.environ | one | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", LEFT], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "1\n"
+    both = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port()), "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", LEFT],
+            cwd=tmp_path,
+            env=os.environ | both | {"RANK": rank},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    assert [process.communicate(timeout=120)[0] for process in started] == ["1\n", "1\n"]
+    assert [process.returncode for process in started] == [0, 0]
 
 
 def wait_for_checkpoint(folder):
@@ -270,6 +288,39 @@ def test_a_killed_rank_ends_the_others_with_one_line(tmp_path):
         assert line.endswith("); the same command resumes the run")
         assert "third_party" not in line
         assert "Traceback" not in (tmp_path / f"log{rank}").read_text()
+
+
+def test_an_error_that_all_ranks_have_is_printed_once(tmp_path):
+    started = ranks.start([command(tmp_path, "--set", "lr=1e6", "-o", tmp_path / "run")] * 3)
+    assert [ranks.receive(*rank) for rank in started] == [2, 2, 2]
+    first, *others = [(tmp_path / f"log{rank}").read_text() for rank in range(3)]
+    assert first.splitlines()[-1].startswith("outspan: the loss is nan at step")
+    assert others == ["", ""]
+
+
+def test_a_rank_that_no_longer_gives_signs_of_life_is_found_by_all(monkeypatch):
+    monkeypatch.setattr(waiting, "_BEAT", 0.0)
+    store = torch.distributed.HashStore()
+    neighbors = [waiting._Neighbor(store, rank, 3) for rank in range(3)]
+    for _ in range(2 * waiting._MISSED):
+        assert [neighbor.lost() for neighbor in neighbors] == [None] * 3
+    for _ in range(waiting._MISSED):  # rank 1 has ended after its last count, which rank 0 reads first
+        assert [neighbors[rank].lost() for rank in (0, 2)] == [None, None]
+    assert [neighbors[rank].lost() for rank in (0, 2)] == [1, 1]
+
+
+@pytest.mark.slow
+def test_ranks_end_without_a_signal_if_one_does_not_answer(tmp_path):
+    """A machine that fails does not close its connections. A stopped process does not, either."""
+    started = ranks.start([Slow(command(tmp_path, "--set", "epochs=100000", "-o", tmp_path / "run"))] * 3)
+    wait_for_checkpoint(tmp_path / "run")
+    os.kill(started[1][0].pid, signal.SIGSTOP)
+    for rank in (0, 2):
+        assert ranks.receive(*started[rank], 60) is None
+        text = (tmp_path / f"log{rank}").read_text()
+        lost = 1 if rank == 0 else "[01]"  # rank 0, which has the store here, may be the first to end
+        assert re.fullmatch(f"outspan: rank {rank}: rank {lost} does not answer; the same command .*", text.splitlines()[-1])
+    started[1][0].kill()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from outspan.training import lock
 
 
 def test_only_one_process_at_a_time_locks_a_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "_PATIENCE", 0.0)
+    monkeypatch.setattr(lock, "patience", 0.0)
     script = f"from pathlib import Path\nfrom outspan.training.lock import locked\nwith locked(Path({str(tmp_path)!r})):\n"
     other = subprocess.Popen(
         [sys.executable, "-c", f"{script}    print('locked', flush=True)\n    input()"],
@@ -44,7 +44,7 @@ def test_the_lock_waits_while_a_killed_owner_is_removed(tmp_path, monkeypatch):
 
 
 def test_a_forked_child_does_not_keep_the_lock(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "_PATIENCE", 0.0)
+    monkeypatch.setattr(lock, "patience", 0.0)
     (wake, woken), (is_up, up) = os.pipe(), os.pipe()
     with lock.locked(tmp_path):
         child = os.fork()

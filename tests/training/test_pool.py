@@ -14,8 +14,8 @@ from functools import partial
 
 import pytest
 
-from outspan.training import Progress, Stopped, pool
-from outspan.training.pool import run_all
+from outspan.training import Progress, Stopped, processes
+from outspan.training.pool import Pool, run_all
 
 
 def work(number, *, on_step):
@@ -53,13 +53,13 @@ def in_threads(monkeypatch):
 
     def start():
         ours, theirs = multiprocessing.Pipe()
-        thread = threading.Thread(target=pool._serve, args=(theirs,))
+        thread = threading.Thread(target=processes._serve, args=(theirs,))
         thread.start()
         return ours, thread
 
     started.clear()
     second.clear()
-    monkeypatch.setattr(pool, "_start", start)
+    monkeypatch.setattr(processes, "_start", start)
 
 
 @pytest.mark.usefixtures("in_threads")
@@ -77,7 +77,7 @@ def test_if_one_process_fails_the_others_save_and_stop(error, raised, message):
         yield lambda state: error is None
 
     with pytest.raises(raised, match=message):
-        run_all([(f"run {i}", partial(fail, i, error)) for i in range(9)], jobs=2, watch=watch)
+        run_all([(f"run {i}", partial(fail, i, error)) for i in range(9)], pool=Pool(2), watch=watch)
     assert sorted(started) == [0, 1]  # no other run begins
 
 
@@ -92,7 +92,7 @@ def test_results_are_in_the_order_of_the_runs(jobs):
         yield seen.append
 
     runs = [(f"run {i}", partial(work, i)) for i in range(3)]
-    assert run_all(runs, jobs=jobs, watch=watch) == [0, 1, 2]
+    assert run_all(runs, pool=Pool(jobs), watch=watch) == [0, 1, 2]
     assert titles == ([f"run {i} ({i + 1} of 3)" for i in range(3)] if jobs == 1 else ["2 runs at a time"])
     assert seen[-1].step == (1 if jobs == 1 else 3)
 
@@ -132,7 +132,7 @@ def raise_error(error, *, on_step):
 )
 def test_any_error_is_raised_with_the_traceback_of_its_process(run, message):
     with pytest.raises(Exception, match=message) as raised:
-        run_all([("a", run), ("b", run)], jobs=2)
+        run_all([("a", run), ("b", run)], pool=Pool(2))
     if sys.version_info >= (3, 11):
         assert "in _serve" in "".join(raised.value.__notes__)
 
@@ -151,9 +151,9 @@ def test_a_process_that_ends_in_the_middle_of_a_message_raises_an_error(exitcode
         thread.start()
         return ours, thread
 
-    monkeypatch.setattr(pool, "_start", start)
+    monkeypatch.setattr(processes, "_start", start)
     with pytest.raises(ValueError, match=message):
-        run_all([(f"run {i}", partial(work, i)) for i in range(3)], jobs=2)
+        run_all([(f"run {i}", partial(work, i)) for i in range(3)], pool=Pool(2))
 
 
 def return_much(*, on_step):
@@ -175,7 +175,7 @@ def test_a_large_unread_result_does_not_keep_its_process_running():
 
     def start():
         try:
-            run_all([("a", return_much), ("b", return_much)], jobs=2, watch=watch)
+            run_all([("a", return_much), ("b", return_much)], pool=Pool(2), watch=watch)
         except LookupError as error:
             errors.append(error)
 
@@ -190,7 +190,7 @@ def test_ctrl_c_while_a_process_starts_reaches_only_the_parent():
     blocked = []
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore SIGINT
     try:
-        with pytest.raises(KeyboardInterrupt), pool._interrupts_blocked():  # noqa: PT012
+        with pytest.raises(KeyboardInterrupt), processes._interrupts_blocked():  # noqa: PT012
             done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
             blocked.append(done.stdout)
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # to this thread, so that no other thread gets it later
@@ -209,5 +209,5 @@ def test_a_killed_process_raises_an_error_and_ends_the_others(capfd, monkeypatch
     with pytest.raises(
         ValueError, match="the process of a run was killed, maybe out of memory; run the same command again to resume"
     ):
-        run_all(runs, jobs=2)
+        run_all(runs, pool=Pool(2))
     assert "Traceback" not in capfd.readouterr().err

@@ -61,7 +61,7 @@ def test_a_finished_run_can_be_read_from_a_read_only_folder(tmp_path, monkeypatc
 
 
 def test_a_refused_process_does_not_change_the_files_of_a_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "_PATIENCE", 0.0)
+    monkeypatch.setattr(lock, "patience", 0.0)
     with pytest.raises(Stopped):
         train(SMALL, out=tmp_path, splits=few(), on_step=lambda progress: progress.step == 15)
     (tmp_path / "metrics.jsonl").write_text("what the run that is under way wrote since\n")

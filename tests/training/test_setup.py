@@ -1,10 +1,12 @@
 """The setup of a run: errors before training, and the models for training and scoring."""
 
+import warnings
 from dataclasses import replace
 
 import pytest
 import torch
 
+from made import make_folder
 from outspan import models
 from outspan.config import Recipe
 from outspan.data.sets import Data, hold_out, load, load_for
@@ -111,3 +113,17 @@ def test_an_interruption_during_imports_of_torch_is_raised(monkeypatch):
     monkeypatch.setattr(torch, "use_deterministic_algorithms", half_imported)
     with pytest.raises(KeyboardInterrupt), use_algorithms(deterministic=False):
         raise KeyboardInterrupt
+
+
+def test_a_warning_if_the_batch_is_larger_than_the_data_or_small_images_are_enlarged(tmp_path):
+    make_folder(tmp_path / "images")  # 6 images, the short side of most has 40 to 50 pixels
+    options = {"data": str(tmp_path / "images"), "model": "mlp", "policy": "none", "epochs": 1}
+    with pytest.warns(UserWarning, match="the images are|batch 7") as noted:
+        train(**options, batch=7, size=100, out=tmp_path / "small")
+    assert [str(warning.message) for warning in noted] == [
+        "the images are enlarged to 100 px, but the short side of most has at most 47 px: --set size=47 trains faster",
+        "batch 7 is larger than the training data: an epoch is one step with all 6 images; a smaller batch gives more steps",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(**options, batch=6, size=90, out=tmp_path / "enough")

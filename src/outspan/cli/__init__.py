@@ -6,6 +6,7 @@ Heavy modules are imported inside the commands, so that --help does not import t
 import gc
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,9 +20,10 @@ import typer
 from outspan.children import launched_rank
 from outspan.cli import compare, data, images, measure, reproduce, studies, text, theory, train, trained
 from outspan.cli.options import describe_usage_error
-from outspan.cli.output import echo, echo_error, echo_lines, printable
+from outspan.cli.output import echo, echo_error, echo_lines, printable, wait_for_first_process
 from outspan.messages import first_line
 
+_REPORT = 1.0  # seconds in which a rank can report an error, before torchrun ends it because another one has exited
 app = typer.Typer(name="outspan", add_completion=False, rich_markup_mode=None)
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]  # the base class of click's errors; typer may bundle click
@@ -105,7 +107,7 @@ def _free_quietly(interruption: BaseException) -> None:
 
 def main() -> None:
     """Run the command line. An error of the user is one red line and exit code 2; an interruption is exit code 130."""
-    from outspan.training import Stopped
+    from outspan.training import Diverged, RankFailed, Stopped
 
     warnings.formatwarning = _format_warning
     rank = launched_rank()
@@ -113,11 +115,18 @@ def main() -> None:
     arguments = [_with_home(argument) for argument in sys.argv[1:]]
     try:
         if rank is not None and arguments and arguments[0] in _STUDIES:
-            how = "start it without torchrun, and use --jobs for parallel runs"
+            how = "start it without torchrun, and use --jobs or --engine ray for parallel runs"
+            wait_for_first_process()
             raise ValueError(f"torchrun is for `outspan train`, got `outspan {arguments[0]}`: {how}")
         sys.exit(app(arguments or ["--help"], prog_name="outspan", standalone_mode=False) or 0)
     except _UsageError as error:
+        wait_for_first_process()
         message, code = describe_usage_error(error, arguments), 2
+    except (RankFailed, Diverged) as error:  # all ranks have it, and one reports it
+        message, code = str(error), 2
+        if rank or isinstance(error, RankFailed):
+            time.sleep(_REPORT)
+            sys.exit(code)
     except ValueError as error:
         message, code = str(error), 2
     except OSError as error:  # a folder that is a file, a full disk

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outspan.cli.options import DATA_HELP, MODEL_HELP, Jobs, RecipeFile, Set, SkipBad, recipe_keys
+from outspan.cli.options import (
+    DATA_HELP,
+    MODEL_HELP,
+    Address,
+    EngineName,
+    GpusPerRun,
+    Jobs,
+    RecipeFile,
+    Set,
+    SkipBad,
+    recipe_keys,
+)
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.files import write_whole
@@ -34,6 +45,9 @@ def compare_command(
     budgets: Annotated[str, typer.Option(help="With --equal time: multiples of the time, e.g. 1,2,4.")] = "1",
     changes: Set = None,
     jobs: Jobs = 1,
+    engine: EngineName = "local",
+    address: Address = None,
+    gpus_per_run: GpusPerRun = None,
     skip_bad: SkipBad = 0,
 ) -> None:
     """Compare policies: train each with several seeds.
@@ -57,8 +71,11 @@ def compare_command(
         minutes=minutes,
         budgets=_parse_budgets(budgets),
         jobs=jobs,
+        engine=engine,
+        address=address,
+        gpus_per_run=gpus_per_run,
         skip_bad=skip_bad,
-        watch=partial(training_progress, reads=jobs == 1),
+        watch=partial(training_progress, reads=jobs == 1 and engine == "local"),
         **recipe_keys(changes, data=data, model=model),
     )
     for multiple, entries in sorted(result.budgets.items()):
@@ -106,6 +123,9 @@ def grid_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="Output folder for the runs. Finished runs are not repeated.")],
     changes: Set = None,
     jobs: Jobs = 1,
+    engine: EngineName = "local",
+    address: Address = None,
+    gpus_per_run: GpusPerRun = None,
 ) -> None:
     """Grid search: train all points and choose the best.
 
@@ -115,8 +135,9 @@ def grid_command(
     """
     from outspan.comparison.grid import grid_search
 
-    watch = partial(training_progress, reads=jobs == 1)
-    result = grid_search(recipe, out=out, jobs=jobs, watch=watch, **recipe_keys(changes))
+    watch = partial(training_progress, reads=jobs == 1 and engine == "local")
+    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run}
+    result = grid_search(recipe, out=out, **pool, watch=watch, **recipe_keys(changes))
     for name, accuracy in sorted(result.points.items(), key=lambda item: -(item[1] or 0)):
         score = "diverged" if accuracy is None else f"{100 * accuracy:6.2f} % validation accuracy"
         echo(f"{score:28}  {name}")

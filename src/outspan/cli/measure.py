@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from outspan.cli.options import DATA_HELP, Jobs, RecipeFile, StudySet, recipe_keys
+from outspan.cli.options import DATA_HELP, Address, EngineName, GpusPerRun, Jobs, RecipeFile, StudySet, recipe_keys
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.files import write_whole
@@ -46,6 +46,9 @@ def measure_command(
     probability: Probability = None,
     changes: StudySet = None,
     jobs: Jobs = 1,
+    engine: EngineName = "local",
+    address: Address = None,
+    gpus_per_run: GpusPerRun = None,
     shared_batches: Shared = False,
 ) -> None:
     """Measure the effect of each transform.
@@ -68,6 +71,9 @@ def measure_command(
         probability=probability,
         shared_batches=shared_batches,
         jobs=jobs,
+        engine=engine,
+        address=address,
+        gpus_per_run=gpus_per_run,
         watch=training_progress,
         **study_keys("measure", data, model, changes),
     )

@@ -53,6 +53,16 @@ StudySet = Annotated[  # the other keys are set by the study
     typer.Option("--set", metavar="KEY=VALUE", help=f"{_SET_HELP}{', '.join(StudyKeys.__annotations__)}."),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Number of parallel training processes, one thread each.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="Where to train: `local` for processes of this machine, or `ray` (docs/distributed.md).")
+]
+Address = Annotated[
+    str | None,
+    typer.Option(help="With --engine ray: the cluster, `auto` or HOST:PORT. Without it, Ray starts here with --jobs workers."),
+]
+GpusPerRun = Annotated[
+    float | None, typer.Option(help="With --engine ray: the part of a GPU that a run gets, e.g. 0.25. Default: 1 on GPUs.")
+]
 SkipBad = Annotated[int, typer.Option(min=0, help="Tolerate up to N unreadable files in an image folder or in tar shards.")]
 
 

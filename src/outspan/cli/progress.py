@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -15,27 +16,40 @@ if TYPE_CHECKING:
     from outspan.training import Progress
 
 _PAUSE = 30.0  # seconds between two lines of a command without a terminal
+_SAME_REQUEST = 1.0  # seconds after a signal in which another one is the same request: a terminal and a launcher send both
 _previous_line = time.perf_counter()  # when the previous line was printed, or when the command began
 
 
 class _Interruption:
-    """Whether Ctrl-C, SIGTERM or SIGHUP has asked the run to stop. A second signal ends the command at once.
+    """Whether Ctrl-C, SIGTERM or SIGHUP has asked the run to stop. Another signal, after a second, ends the command at once.
 
-    Under torchrun it does not: Ctrl-C reaches a rank twice, from the terminal and from torchrun.
+    Under torchrun it does not: torchrun itself ends ranks that do not stop.
     """
 
     def __init__(self, *, at_once: bool) -> None:
-        self.requested, self.at_once = False, at_once  # at once: there is nothing to save yet
+        self.requested, self.at_once, self.is_used = False, at_once, False  # at once: there is nothing to save yet
+        self._previous = -_SAME_REQUEST
 
     def __call__(self, number: int, frame: Any) -> None:
+        previous, self._previous = self._previous, time.monotonic()
+        self.is_used = True
+        if self._previous - previous < _SAME_REQUEST:
+            return
         if self.at_once or (self.requested and launched_rank() is None):
             raise KeyboardInterrupt
+        if not self.requested and launched_rank() is None:
+            below_the_bar = "\n" * os.isatty(2)
+            line = "outspan: stopping and saving; another signal stops at once, without saving\n"
+            os.write(2, (below_the_bar + line).encode())  # not print, which fails if the signal comes while it prints
         self.requested = True
 
 
 @contextmanager
 def _interruptible(*, at_once: bool) -> Iterator[_Interruption]:
-    """Let signals ask the run to stop, instead of ending it; the handlers from before are restored afterwards."""
+    """Let signals ask the run to stop, instead of ending it; the handlers from before are restored afterwards.
+
+    After an interruption, and in a rank, signals are ignored instead: the command ends, and may get the same signal again.
+    """
     interruption = _Interruption(at_once=at_once)
     numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it, so do we
@@ -44,8 +58,9 @@ def _interruptible(*, at_once: bool) -> Iterator[_Interruption]:
     try:
         yield interruption
     finally:
-        for number, handler in before.items():  # a rank that has stopped may still get the signal that stopped the others
-            signal.signal(number, handler if launched_rank() is None else signal.SIG_IGN)
+        ends = interruption.is_used or launched_rank() is not None
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_IGN if ends else handler)
 
 
 class TrainingProgress:
@@ -53,10 +68,11 @@ class TrainingProgress:
 
     def __init__(self, title: str, bar: Any, interruption: _Interruption) -> None:
         self._title, self._bar, self._interruption = title, bar, interruption
-        self._began, self._samples = time.perf_counter(), 0
+        self._began, self._samples, self.has_begun = time.perf_counter(), 0, False
 
     def begin(self, description: str) -> None:
         """Print a description of the run. From here on, ranks stop together: one that ends at once would stop the others."""
+        self.has_begun = True
         if launched_rank() is not None:
             self._interruption.at_once = False
         if not launched_rank():

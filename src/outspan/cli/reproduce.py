@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outspan.cli.options import SkipBad
+from outspan.cli.options import Address, EngineName, GpusPerRun, Jobs, SkipBad
 from outspan.cli.output import echo, echo_lines
 from outspan.cli.progress import training_progress
 
@@ -34,6 +34,10 @@ def reproduce_command(
         "runs/reproduce"
     ),
     compile: Annotated[bool, typer.Option("--compile", help="Compile the models with torch.compile.")] = False,
+    jobs: Jobs = 1,
+    engine: EngineName = "local",
+    address: Address = None,
+    gpus_per_run: GpusPerRun = None,
     skip_bad: SkipBad = 0,
 ) -> None:
     """List the tables and figures of the paper, or run one.
@@ -64,8 +68,12 @@ def reproduce_command(
         policy_files=_parse_policy_files(policy_file or []),
         out=out,
         compile=compile,
+        jobs=jobs,
+        engine=engine,
+        address=address,
+        gpus_per_run=gpus_per_run,
         skip_bad=skip_bad,
-        watch=partial(training_progress, reads=True),
+        watch=partial(training_progress, reads=jobs == 1 and engine == "local"),
     )
     _print_result(result)
     if not result.succeeded:

@@ -15,7 +15,7 @@ from outspan.cli.measure import (
     vote_remarks,
     write_figure,
 )
-from outspan.cli.options import Jobs, RecipeFile, StudySet
+from outspan.cli.options import Address, EngineName, GpusPerRun, Jobs, RecipeFile, StudySet
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 
@@ -42,6 +42,9 @@ def compose_command(
     probability: Probability = None,
     changes: StudySet = None,
     jobs: Jobs = 1,
+    engine: EngineName = "local",
+    address: Address = None,
+    gpus_per_run: GpusPerRun = None,
     shared_batches: Shared = False,
 ) -> None:
     """Measure the effect of every pair of transforms.
@@ -57,8 +60,9 @@ def compose_command(
     from outspan.measurement.compose import compose
 
     keys = study_keys("compose", data, model, changes)
-    options = {"probability": probability, "shared_batches": shared_batches, "jobs": jobs, "watch": training_progress}
-    result = compose(recipe, transforms=transforms, additive=additive, seeds=seeds, out=out, **options, **keys)
+    options = {"probability": probability, "shared_batches": shared_batches, "watch": training_progress}
+    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run}
+    result = compose(recipe, transforms=transforms, additive=additive, seeds=seeds, out=out, **options, **pool, **keys)
     Console().print(_pairs_table(result))
     for line in [*_edge_lines(result), *vote_remarks(result.info)]:
         echo(line)
@@ -75,6 +79,9 @@ def core_command(
     probability: Probability = None,
     changes: StudySet = None,
     jobs: Jobs = 1,
+    engine: EngineName = "local",
+    address: Address = None,
+    gpus_per_run: GpusPerRun = None,
     shared_batches: Shared = False,
 ) -> None:
     """Find a small set of transforms with a low error.
@@ -88,8 +95,9 @@ def core_command(
     from outspan.measurement.core import find_core_set
 
     keys = study_keys("core", data, model, changes)
-    options = {"probability": probability, "shared_batches": shared_batches, "jobs": jobs, "watch": training_progress}
-    result = find_core_set(recipe, transforms=transforms, seeds=seeds, out=out, **options, **keys)
+    options = {"probability": probability, "shared_batches": shared_batches, "watch": training_progress}
+    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run}
+    result = find_core_set(recipe, transforms=transforms, seeds=seeds, out=out, **options, **pool, **keys)
     for line in [*_core_lines(result), *vote_remarks(result.info)]:
         echo(line)
     echo(f"wrote core.json and core.toml in {out}. To train: outspan train {out / 'core.toml'} -o RUN")
@@ -110,6 +118,9 @@ def mixup_command(
     seeds: Seeds = 9,
     changes: StudySet = None,
     jobs: Jobs = 1,
+    engine: EngineName = "local",
+    address: Address = None,
+    gpus_per_run: GpusPerRun = None,
     shared_batches: Shared = False,
 ) -> None:
     """Study the effect of mixup.
@@ -124,8 +135,9 @@ def mixup_command(
 
     keys = study_keys("mixup", data, model, changes)
     values = {"weight_decays": _numbers("--l2", l2), "fractions": _numbers("--fractions", fractions)}
-    options = {"shared_batches": shared_batches, "jobs": jobs, "watch": training_progress}
-    result = study_mixup(recipe, seeds=seeds, out=out, **values, **options, **keys)
+    options = {"shared_batches": shared_batches, "watch": training_progress}
+    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run}
+    result = study_mixup(recipe, seeds=seeds, out=out, **values, **options, **pool, **keys)
     Console().print(_mixup_table(result))
     for line in [*_mixup_remarks(result), *vote_remarks(result.info)]:
         echo(line)

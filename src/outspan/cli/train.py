@@ -7,7 +7,7 @@ import typer
 
 from outspan.children import launched_rank
 from outspan.cli.options import DATA_HELP, MODEL_HELP, RecipeFile, Set, SkipBad, as_changes
-from outspan.cli.output import echo
+from outspan.cli.output import echo, wait_for_first_process
 from outspan.cli.progress import training_progress
 
 
@@ -36,8 +36,8 @@ def train_command(
 ) -> None:
     """Train a classifier, or resume the run in the output folder.
 
-    Ctrl-C saves a checkpoint and stops. Run the same command again to resume. To train in several processes, start it with
-    torchrun (docs/distributed.md).
+    Ctrl-C saves a checkpoint and stops; a second Ctrl-C, after more than a second, stops at once without saving. Run the same
+    command again to resume. To train in several processes, start it with torchrun (docs/distributed.md).
 
     Example: outspan train --data digits --model convnet --set epochs=10 -o runs/first
 
@@ -49,8 +49,12 @@ def train_command(
     from outspan.training.train import train
 
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
-    built = build_recipe(recipe, read_changes([*options, *(changes or [])]), noun_of)
-    check_recipe(built)
+    try:
+        built = build_recipe(recipe, read_changes([*options, *(changes or [])]), noun_of)
+        check_recipe(built)
+    except ValueError:
+        wait_for_first_process()
+        raise
     if not launched_rank():
         warn_ignored_keys(read_changes(changes or []), built, [built.policy])
     with training_progress(reads=True) as on_step:
@@ -67,6 +71,7 @@ def train_command(
         )
     if launched_rank():
         return  # rank 0 reports
-    echo(f"test accuracy {100 * summary.accuracy:.2f} % after the last epoch ({summary.seconds:.0f} s), saved in {out}")
+    before = "" if on_step.has_begun else "already finished: "
+    echo(f"{before}test accuracy {100 * summary.accuracy:.2f} % after the last epoch ({summary.seconds:.0f} s), saved in {out}")
     if summary.accuracy <= summary.chance:
         echo(f"Not above the majority-class baseline ({100 * summary.chance:.2f} %).")

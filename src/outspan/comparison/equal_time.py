@@ -14,9 +14,11 @@ from outspan.files import Json, write_json
 from outspan.limits import check_positive
 from outspan.messages import first_line
 from outspan.training import OnStep
+from outspan.training.pool import Pool
 from outspan.training.setup import with_absolute_paths
 
 FILE = "step_times.json"
+_ONE_BY_ONE = Pool()
 # Every comparison trains with several values of the first two. The files may be moved: `samples` identifies the data.
 _NOT_COMPARED = ("policy", "seed", "data", "cache", "weights")
 
@@ -40,7 +42,7 @@ def plan_budget(
     *,
     folder: Path,
     device: str,
-    jobs: int = 1,
+    pool: Pool = _ONE_BY_ONE,
     minutes: float | None = None,
     step_seconds: Mapping[str, float] | None = None,
     on_step: OnStep | None = None,
@@ -51,8 +53,9 @@ def plan_budget(
     and the same settings reuses them, so that the runs of a comparison that is resumed keep their numbers of steps. Only
     policies that are new are measured.
     """
-    threads = 1 if jobs > 1 else torch.get_num_threads()
-    settings = _settings(shared, data) | {"device": _name_of(device), "threads": threads, "jobs": jobs, "minutes": minutes}
+    threads = torch.get_num_threads() if pool.is_this_process else 1
+    settings = _settings(shared, data) | {"device": _name_of(device), "minutes": minutes}
+    settings |= {"threads": threads, "jobs": int(pool.jobs)}
     stored = _read(folder / FILE, settings)
     known = dict(stored.step_seconds) if stored else {}
     missing = {name: recipe for name, recipe in recipes.items() if name not in known}

@@ -16,7 +16,7 @@ from outspan.files import output_folder, write_json
 from outspan.policies.table import warn_ignored_keys
 from outspan.recipe_keys import RecipeKeys
 from outspan.training import Diverged, OnStep
-from outspan.training.pool import Watch, no_progress, run_all, run_with_title
+from outspan.training.pool import Pool, Watch, no_progress, run_all, run_with_title
 from outspan.training.run import Summary
 from outspan.training.train import train
 
@@ -85,6 +85,9 @@ def grid_search(
     out: Path | str,
     device: str | None = None,
     jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    gpus_per_run: float | None = None,
     watch: Watch = no_progress,
     **keys: Unpack[RecipeKeys],
 ) -> GridResult:
@@ -99,7 +102,7 @@ def grid_search(
         axes: The values to try, by recipe key, in addition to those of the file.
         out: The folder of the grid, with one folder per point.
         device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
-        jobs: Number of parallel processes, with one thread each.
+        jobs, engine, address, gpus_per_run: Where to train, and how many points at a time, as in `outspan.compare`.
         watch: Shows progress, as in `outspan.compare`.
         **keys: Other keys of the recipe, e.g. `data="digits"`, `validation=500`.
 
@@ -108,22 +111,23 @@ def grid_search(
         result = grid_search(axes={"lr": [0.01, 0.1]}, data="digits", model="mlp", validation=500, out="runs/grid")
         result.chosen  # "lr=0.1"
     """
-    device, out = str(find_device(device)), output_folder(out)
+    device, out, pool = str(find_device(device)), output_folder(out), Pool(jobs, engine, address, gpus_per_run)
     recipes = points(*build_grid(recipe, axes, keys))
     _check_validation(recipes)
+    pool.check(device)
+    execute = partial(run_all, pool=pool, device=device, out=out, recipes=recipes.values(), watch=watch)
     runs = [
         (name, partial(run_with_title, name, partial(_train, point, out / name, device))) for name, point in recipes.items()
     ]
-    summaries: dict[str, Summary | None] = dict(zip(recipes, run_all(runs, jobs=jobs, watch=watch), strict=True))
+    summaries: dict[str, Summary | None] = dict(zip(recipes, execute(runs), strict=True))
     accuracies = {name: run.metrics[-1]["validation_accuracy"] for name, run in summaries.items() if run is not None}
     if not accuracies:
         raise ValueError("the training of every point of the grid diverged: try smaller values of lr")
     chosen = max(accuracies, key=lambda name: accuracies[name])
     summary = summaries[chosen]
     if recipes[chosen].validation:
-        with watch(f"{chosen}, on all of train") as on_step:
-            whole = replace(recipes[chosen], validation=0)
-            summary = train(whole, out=out / f"chosen-{chosen}", device=device, on_step=on_step)
+        whole = partial(train, replace(recipes[chosen], validation=0), out=out / f"chosen-{chosen}", device=device)
+        summary = execute([(f"{chosen}, on all of train", whole)])[0]
     assert summary is not None
     result = GridResult({name: accuracies.get(name) for name in recipes}, chosen, summary.accuracy)
     write_json(out / "grid.json", asdict(result))

@@ -29,7 +29,7 @@ from outspan.policies.table import (
 )
 from outspan.recipe_keys import RecipeKeys
 from outspan.training import checkpoint
-from outspan.training.pool import Watch, no_progress, run_all, run_with_title
+from outspan.training.pool import Pool, Watch, no_progress, run_all, run_with_title
 from outspan.training.train import train
 
 
@@ -44,6 +44,9 @@ def compare(
     budgets: Iterable[float] = (1,),
     step_seconds: Mapping[str, float] | None = None,
     jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    gpus_per_run: float | None = None,
     device: str | None = None,
     skip_bad: int = 0,
     watch: Watch = no_progress,
@@ -74,6 +77,9 @@ def compare(
         budgets: With `equal="time"`, multiples of this time. The comparison is repeated for each of them.
         step_seconds: With `equal="time"`, the seconds of a step by policy. By default they are measured.
         jobs: Number of parallel processes, with one thread each.
+        engine: Where to train: "local" for processes of this machine, "ray" for Ray.
+        address: With Ray, the cluster: "auto" or HOST:PORT. By default Ray is started on this machine, with `jobs` workers.
+        gpus_per_run: With Ray on GPUs, the part of a GPU that a run gets, e.g. 0.25 for 4 runs per GPU. The default is 1.
         device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
         skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
         watch: Shows progress. Called with the title of each run, e.g. "random, seed 0". It must return a context manager
@@ -85,19 +91,20 @@ def compare(
     """
     check_keys(keys)
     check_whole("seeds", seeds, 1)
-    check_whole("jobs", jobs, 1)
+    pool = Pool(jobs, engine, address, gpus_per_run)
     names = _policy_names(policies)
     multiples = _check_time(equal, minutes, budgets, step_seconds, names)
     shared, folder, device = build_recipe(recipe, keys, noun_of), output_folder(out), str(find_device(device))
     recipes = _recipes(shared, names)
     warn_ignored_keys(keys, shared, list(recipes))
     _check_folder(folder, equal, [f"{name}-{seed}" for name in recipes for seed in range(seeds)])
+    pool.check(device)
     planned = {(1.0, name): one for name, one in recipes.items()}
     if equal == "time":
         with watch("timing a step of each policy") as on_step:
             times = {"minutes": None if minutes is None else float(minutes), "step_seconds": step_seconds}
             data = load_for(shared, skip_bad=skip_bad)
-            budget = plan_budget(shared, recipes, data, folder=folder, device=device, jobs=int(jobs), on_step=on_step, **times)
+            budget = plan_budget(shared, recipes, data, folder=folder, device=device, pool=pool, on_step=on_step, **times)
         planned = {(b, name): replace(one, steps=budget.steps(name, b)) for b in multiples for name, one in recipes.items()}
     tasks = {}
     # The slowest first, so that no slow run is left alone at the end.
@@ -107,7 +114,8 @@ def compare(
         options = {"out": _folder_of(folder, multiple) / f"{policy}-{seed}", "device": device, "skip_bad": skip_bad}
         job = partial(train, replace(planned[multiple, policy], seed=seed), **options)
         tasks[multiple, policy, seed] = title, partial(run_with_title, title, job)
-    summaries = dict(zip(tasks, run_all(list(tasks.values()), jobs=int(jobs), watch=watch), strict=True))
+    done = run_all(list(tasks.values()), pool, device=device, out=folder, recipes=recipes.values(), watch=watch)
+    summaries = dict(zip(tasks, done, strict=True))
     results: dict[float, dict[str, PolicyResult]] = {multiple: {} for multiple, _ in planned}
     for multiple, policy in planned:
         results[multiple][policy] = summarize([summaries[multiple, policy, seed] for seed in range(seeds)])

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import statistics
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
@@ -16,12 +17,14 @@ from torch.utils.data import DataLoader, Dataset
 from outspan import rng
 from outspan.children import follow_parent, get_context
 from outspan.config import Recipe
-from outspan.data.decode import read_cropped, read_fitted
+from outspan.data.decode import opened, read_cropped, read_fitted
 from outspan.data.members import ImageFile
 from outspan.data.model_checks import check_takes_images
 from outspan.data.splits import Crops, Statistics, histogram, moments
 from outspan.shapes import Int64
 
+_MEASURED = 20  # number of files whose size is read, to compare it with `size`
+_ENLARGED = 2  # a warning is given if most of them are enlarged by this factor or more
 _SAMPLED = 2_000  # number of files from which the statistics of a large folder are computed
 _MIN_FILES_FOR_WORKERS = 257  # for fewer files, starting workers takes longer than reading
 
@@ -70,8 +73,19 @@ class Files:
         return replace(self, paths=_Picked(self.paths, rows), labels=self.labels[rows])
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> "Files":
-        """Return it unchanged: it is ready for batches."""
+        """Return it unchanged: it is ready for batches. Warn if most training images are much smaller than `size`."""
+        if train and (side := self._typical_side()) * _ENLARGED <= self.size:
+            problem = f"the images are enlarged to {self.size} px, but the short side of most has at most {side} px"
+            warnings.warn(f"{problem}: --set size={max(side, 32)} trains faster", stacklevel=2)
         return self
+
+    def _typical_side(self) -> int:
+        """Return the median length of the short side of a few images, in pixels."""
+        sides = []
+        for row in torch.linspace(0, len(self) - 1, min(len(self), _MEASURED)).round().long().tolist():
+            with suppress(ValueError), opened(self.paths[row]) as file:  # training names a file that is unreadable
+                sides.append(min(file.size))
+        return statistics.median_low(sides) if sides else self.size
 
     def keys(self) -> Iterator["_FileKey"]:
         """Return a key of each file that exists: equal keys have the same name, folder name and content."""

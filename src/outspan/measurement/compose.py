@@ -28,7 +28,7 @@ from outspan.measurement.scores import Scores, compute_scores
 from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import find_policy
 from outspan.recipe_keys import StudyKeys
-from outspan.training.pool import Watch, no_progress
+from outspan.training.pool import Pool, Watch, no_progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,6 +120,9 @@ def compose(
     probability: float | None = None,
     shared_batches: bool = False,
     jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    gpus_per_run: float | None = None,
     device: str | None = None,
     watch: Watch = no_progress,
     **keys: Unpack[StudyKeys],
@@ -139,7 +142,8 @@ def compose(
     names = select_transforms(transforms, base)
     recipes = compositions(baseline_recipe(base, probability), names, additive=additive)
     baseline = recipes[BASELINE]
-    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
+    pool = Pool(jobs, engine, address, gpus_per_run)
+    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, device=device, pool=pool, watch=watch)
     graph = build_graph(study.run(recipes), names, additive=additive)
     graph.save(study.folder.out)
     return graph

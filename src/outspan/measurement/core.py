@@ -24,7 +24,7 @@ from outspan.measurement.recipes import (
 from outspan.measurement.scores import Scores, compute_scores
 from outspan.measurement.study import Study
 from outspan.recipe_keys import StudyKeys
-from outspan.training.pool import Watch, no_progress
+from outspan.training.pool import Pool, Watch, no_progress
 
 TOLERANCE = 0.1  # the error of the core set is at most this fraction above the lowest error
 
@@ -107,6 +107,9 @@ def find_core_set(
     probability: float | None = None,
     shared_batches: bool = False,
     jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    gpus_per_run: float | None = None,
     device: str | None = None,
     watch: Watch = no_progress,
     **keys: Unpack[StudyKeys],
@@ -120,7 +123,8 @@ def find_core_set(
     names = select_transforms(transforms, base)
     check_transforms(base, names)
     baseline = baseline_recipe(base, probability)
-    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
+    pool = Pool(jobs, engine, address, gpus_per_run)
+    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, device=device, pool=pool, watch=watch)
     core = search(study, names)
     core.save(study.folder.out)
     return core

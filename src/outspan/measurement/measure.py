@@ -10,7 +10,7 @@ from outspan.measurement.effects import Measurement, summarize
 from outspan.measurement.recipes import baseline_recipe, measurable, select_transforms, single_transforms, study_recipe
 from outspan.measurement.study import Study
 from outspan.recipe_keys import StudyKeys
-from outspan.training.pool import Watch, no_progress
+from outspan.training.pool import Pool, Watch, no_progress
 
 
 def measure(
@@ -22,6 +22,9 @@ def measure(
     probability: float | None = None,
     shared_batches: bool = False,
     jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    gpus_per_run: float | None = None,
     device: str | None = None,
     watch: Watch = no_progress,
     **keys: Unpack[StudyKeys],
@@ -46,6 +49,9 @@ def measure(
         probability: Probability that a transform is applied to a sample. The default is 0.5 for images and 1 for text.
         shared_batches: Train all seeds of an mlp on the same batches. This is faster, but it changes the instability.
         jobs: Number of parallel processes, with one thread each.
+        engine: Where to train: "local" for processes of this machine, "ray" for Ray.
+        address: With Ray, the cluster: "auto" or HOST:PORT. By default Ray is started on this machine, with `jobs` workers.
+        gpus_per_run: With Ray on GPUs, the part of a GPU that a run gets, e.g. 0.25 for 4 runs per GPU. The default is 1.
         device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
         watch: Shows progress, as in `outspan.compare`.
         **keys: Other keys of the recipe, e.g. `data="digits"`, `epochs=5`. They override those of `recipe`.
@@ -57,7 +63,8 @@ def measure(
     names = select_transforms(transforms, base)
     baseline = baseline_recipe(base, probability)
     single_transforms(baseline, names)  # refuses transforms that cannot be measured
-    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
+    pool = Pool(jobs, engine, address, gpus_per_run)
+    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, device=device, pool=pool, watch=watch)
     known = [name for name in measurable(base.data, base.cache) if name not in names]
     earlier = [name for name in known if study.has(name)]
     unfinished = [name for name in known if name not in earlier and study.has_any_seed(name)]

@@ -19,7 +19,7 @@ from outspan.measurement.study import Study, StudyResult
 from outspan.policies.table import find_policy
 from outspan.recipe_keys import StudyKeys
 from outspan.training.ensemble import is_batchable
-from outspan.training.pool import Watch, no_progress
+from outspan.training.pool import Pool, Watch, no_progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,6 +108,9 @@ def study_mixup(
     out: Path | str,
     shared_batches: bool = False,
     jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    gpus_per_run: float | None = None,
     device: str | None = None,
     watch: Watch = no_progress,
     **keys: Unpack[StudyKeys],
@@ -125,7 +128,8 @@ def study_mixup(
     """
     baseline = mixup_baseline(study_recipe("mixup", recipe, keys))
     check_values(baseline, weight_decays, fractions)
-    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, jobs=jobs, device=device, watch=watch)
+    pool = Pool(jobs, engine, address, gpus_per_run)
+    study = Study(baseline, seeds=seeds, out=out, shared_batches=shared_batches, device=device, pool=pool, watch=watch)
     tuning = tune(study, weight_decays)
     result = summarize_mixup(study.run(mixup_recipes(baseline, tuning.weight_decay, fractions)), tuning, fractions)
     result.save(study.folder.out)

@@ -22,7 +22,9 @@ from outspan.messages import shown
 from outspan.shapes import Float32
 from outspan.training.ensemble import MEMBER_KEYS, is_batchable, members_at_once
 from outspan.training.lock import locked
-from outspan.training.pool import Watch, no_progress, run_all
+from outspan.training.pool import Pool, Watch, no_progress, run_all
+
+_ONE_BY_ONE = Pool()
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,7 @@ class Study:
         out: The folder.
         shared_batches: Whether all seeds are trained on the batches and random draws of seed 0.
         device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
-        jobs: Number of parallel processes, with one thread each.
+        pool: Where models are trained, and how many at a time.
         watch: Shows progress, as in `outspan.compare`.
         data: Used instead of the data of the recipe, in this process only.
 
@@ -64,7 +66,7 @@ class Study:
         out: Path | str,
         shared_batches: bool = False,
         device: str | torch.device | None = None,
-        jobs: int = 1,
+        pool: Pool = _ONE_BY_ONE,
         watch: Watch = no_progress,
         data: Data | None = None,
     ) -> None:
@@ -76,7 +78,8 @@ class Study:
             raise ValueError(
                 f"choosing a weight decay on held-out images needs an mlp with validation 0, got {_describe_model(baseline)}"
             )
-        self.jobs = jobs if data is None else 1
+        self.pool = pool if data is None else _ONE_BY_ONE
+        self.pool.check(self.device)
         self.data = data or load_for(baseline)
         self.settings = study_settings(baseline, self.data, self.device, shared_batches=shared_batches)
         self.folder = Folder(output_folder(out), self.settings, len(self.data.test), len(self.data.classes))
@@ -108,10 +111,11 @@ class Study:
         units = self._batches({task: recipe for task, recipe in tasks.items() if is_batchable(recipe)})
         units += [{task: recipe} for task, recipe in tasks.items() if not is_batchable(recipe)]
         shared = 0 if self.shared_batches else None
-        data = self.data if self.jobs == 1 else None  # each process loads its own
+        data = self.data if self.pool.is_this_process else None  # each process loads its own
         train = partial(run, self.folder, device=self.device, shared=shared, data=data)
         runs = [(title_of(unit), partial(train, unit)) for unit in units]
-        run_all(runs, jobs=self.jobs, watch=self.watch)
+        place = {"device": self.device, "out": self.folder.out, "recipes": [self.baseline]}
+        run_all(runs, self.pool, **place, watch=self.watch)
 
     def _batches(self, tasks: Mapping[Task, Recipe]) -> list[dict[Task, Recipe]]:
         """Return which models are trained together: on a GPU as many as possible, on a CPU the seeds of a configuration.
@@ -126,7 +130,7 @@ class Study:
         batches = []
         for group in groups.values():
             size = members_at_once(self.baseline, self.data.train.shape)
-            size = min(size, -(-len(group) // self.jobs)) if on_gpu else size  # at least one batch per process
+            size = min(size, -(-len(group) // self.pool.jobs)) if on_gpu else size  # at least one batch per process
             batches += [{task: tasks[task] for task in group[i : i + size]} for i in range(0, len(group), size)]
         return batches
 

@@ -16,8 +16,8 @@ from outspan.messages import first_line
 from outspan.reproduce.methods import METHODS, POLICY_FILES, needs_file, recipe_of, row_recipe
 from outspan.reproduce.paper import Item, find_item
 from outspan.reproduce.status import missing_data
-from outspan.training import checkpoint
-from outspan.training.pool import Watch, no_progress
+from outspan.training import OnStep, checkpoint
+from outspan.training.pool import Pool, Watch, no_progress, run_all
 from outspan.training.run import Summary
 from outspan.training.train import train
 
@@ -86,6 +86,10 @@ def run_table(
     scale: float = 1.0,
     policy_files: Mapping[str, str] | None = None,
     out: Path = Path("runs/reproduce"),
+    jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    gpus_per_run: float | None = None,
     device: str | None = None,
     compile: bool = False,
     skip_bad: int = 0,
@@ -94,7 +98,8 @@ def run_table(
     """Train cells of a table over seeds 0, 1, …, and compare them with the paper. Existing runs in `out` are resumed.
 
     `rows` and `methods` select the cells. `scale` is the fraction of epochs and images. `policy_files` are the published
-    policy files by method. If a cell fails, its `why_not` is the reason, and the other cells are still run.
+    policy files by method. `jobs`, `engine`, `address` and `gpus_per_run` say where to train, as in `outspan.compare`. If a run
+    fails, the `why_not` of its cell is the reason, and the other runs are still executed.
     """
     item = find_item(table)
     if not item.cells:
@@ -104,9 +109,12 @@ def run_table(
         raise ValueError(f"policy_files has {unknown_methods.pop()!r}; only {', '.join(POLICY_FILES)} use a policy file")
     folder = out / table / f"scale-{scale:g}"
     device = device or devices.default_device()
-    start = partial(train, device=device, compile=compile, skip_bad=skip_bad)
+    pool = Pool(jobs, engine, address, gpus_per_run)
     planned = list(plan_cells(item, rows, methods, policy_files or {}))
-    cells = tuple(_run_cell(cell, recipe, seeds, scale, folder, start, watch) for cell, recipe in planned)
+    pool.check(device)
+    start = partial(train, device=device, compile=compile, skip_bad=skip_bad)
+    execute = partial(run_all, pool=pool, device=device, out=folder, watch=watch)
+    cells = _run_cells(planned, seeds, scale, folder, start, execute)
     file = None
     if any(cell.accuracies for cell in cells):
         file = folder / f"{table}.json"
@@ -136,21 +144,39 @@ def plan_cells(
                 yield Cell(row, method, paper), recipe
 
 
-def _run_cell(
-    cell: Cell, recipe: Recipe | None, seeds: int, scale: float, folder: Path, start: Callable[..., Summary], watch: Watch
-) -> Cell:
-    """Train a cell over its seeds. A cell without a recipe is returned without changes."""
-    if recipe is None:
-        return cell
-    for seed in range(seeds):
-        out = folder / cell.row / f"{cell.method}-{seed}"
-        try:
-            with watch(f"{cell.row} {cell.method}, seed {seed}") as on_step:
-                run = start(replace(scaled(recipe, scale), seed=seed), out=out, on_step=on_step)
-        except (ValueError, RuntimeError, OSError, MemoryError) as error:  # out of memory, a full disk
-            return replace(cell, why_not=f"seed {seed}: {first_line(error)}", failed=True)
-        cell = replace(cell, accuracies=(*cell.accuracies, run.accuracy))
-    return cell
+def _run_cells(
+    planned: Sequence[tuple[Cell, Recipe | None]],
+    seeds: int,
+    scale: float,
+    folder: Path,
+    start: Callable[..., Summary],
+    execute: Callable[..., list[Summary | str]],
+) -> tuple[Cell, ...]:
+    """Train each cell over its seeds. Cells without a recipe are returned without changes."""
+    recipes = {cell: scaled(recipe, scale) for cell, recipe in planned if recipe is not None}
+    runs = {
+        (cell, seed): partial(start, replace(recipe, seed=seed), out=folder / cell.row / f"{cell.method}-{seed}")
+        for cell, recipe in recipes.items()
+        for seed in range(seeds)
+    }
+    titled = [(f"{cell.row} {cell.method}, seed {seed}", partial(_try, run)) for (cell, seed), run in runs.items()]
+    results = dict(zip(runs, execute(titled, recipes=recipes.values()), strict=True))
+
+    def fill(cell: Cell) -> Cell:
+        done = [results[cell, seed] for seed in range(seeds) if cell in recipes]
+        accuracies = tuple(run.accuracy for run in done if not isinstance(run, str))
+        failures = [f"seed {seed}: {run}" for seed, run in enumerate(done) if isinstance(run, str)]
+        return replace(cell, accuracies=accuracies, why_not="; ".join(failures) or cell.why_not, failed=bool(failures))
+
+    return tuple(fill(cell) for cell, _ in planned)
+
+
+def _try(run: Callable[..., Summary], *, on_step: OnStep | None) -> Summary | str:
+    """Return the summary of a run, or the reason why it failed."""
+    try:
+        return run(on_step=on_step)
+    except (ValueError, RuntimeError, OSError, MemoryError) as error:  # out of memory, a full disk
+        return first_line(error)
 
 
 def record_cells(item: Item, cells: Sequence[Cell], folder: Path) -> list[CellRecord]:

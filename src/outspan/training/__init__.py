@@ -26,5 +26,9 @@ class Diverged(ValueError):
     """Raised if a loss or a weight is no longer finite."""
 
 
+class RankFailed(RuntimeError):
+    """Raised if another rank has failed, which reports its error itself."""
+
+
 class Stopped(Exception):
     """Raised after a run that was asked to stop has saved a checkpoint."""

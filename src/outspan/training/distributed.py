@@ -5,39 +5,26 @@ but it orders its buckets anew after the first step of every start, so that a re
 does not work with CUDA graphs as they are recorded here.
 """
 
-import os
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
-
-# torch._dynamo imports this module later. Its default arguments would then keep the process group alive, whose threads abort a
-# process that ends.
-import torch.distributed.nn
 from torch import Tensor, nn
-from torch.distributed.distributed_c10d import PrefixStore  # pyright: ignore[reportPrivateImportUsage]
-from torch.distributed.rendezvous import rendezvous
 
-from outspan.children import launched_rank
-from outspan.devices import find_device, to_device
+from outspan.devices import to_device
 from outspan.files import Json
 from outspan.messages import first_line, shown
 from outspan.policies.ranks import Part, own_rows
-from outspan.training import Stopped
+from outspan.training import RankFailed
 from outspan.training.metadata import ProvenanceMetadata
 from outspan.training.provenance import Provenance
 from outspan.training.step import Learner
 from outspan.training.waiting import Watch
 
-_TIMEOUT = timedelta(minutes=30)  # of a wait for a rank that still runs: it may compile, save, or list millions of files
-_GLOO = "cpu:gloo"  # the backend of tensors on the CPU
 _ERRORS = (ValueError, OSError, RuntimeError, MemoryError)  # those that the command line reports as one line
 _PATHS = {"data", "cache", "weights"}  # keys of the recipe
 _T = TypeVar("_T")
@@ -106,8 +93,26 @@ class Ranks:
             raise error
         result, message = shared[0]
         if message is not None:
-            raise RuntimeError(f"rank 0 failed: {message}")
+            raise RankFailed(f"rank 0 failed: {message}")
         return result
+
+    def together(self, function: Callable[[], _T]) -> _T:
+        """Call a function on all ranks. If it fails on some, the first of them raises its error, the others `RankFailed`."""
+        if not self.is_group:
+            return function()
+        result: Any = None
+        error: Exception | None = None
+        try:
+            result = function()
+        except _ERRORS as raised:
+            error = raised
+        messages = self.gather_objects(None if error is None else first_line(error))
+        failed = next((rank for rank, message in enumerate(messages) if message is not None), None)
+        if failed is None:
+            return result
+        if error is not None and failed == self.rank:
+            raise error
+        raise RankFailed(f"rank {failed} failed: {messages[failed]}")
 
     def gather_objects(self, value: _T) -> list[_T]:
         """Return the value of each rank."""
@@ -142,12 +147,12 @@ class Ranks:
         try:
             function()
         except RuntimeError as error:
-            problem = f"another rank has ended or does not answer ({_cause(error)})"
+            problem = f"another rank has ended or does not answer ({cause(error)})"
             raise RuntimeError(f"{problem}; the same command resumes the run") from None
         self.watch.beat()
 
 
-def _cause(error: RuntimeError) -> str:
+def cause(error: RuntimeError) -> str:
     """Return the first sentence of torch's message, without the place in its source."""
     return re.sub(r"^\[[^]]*\] ?", "", first_line(error)).partition(". ")[0]
 
@@ -177,15 +182,18 @@ class RankLearner:
 
         All are in one tensor in a fixed order, so that the sums have the same bits in every start.
         """
-        means = [p.grad for p in self.learner.parameters if p.grad is not None] + self.statistics
-        flat = torch.cat([*(tensor.reshape(-1) for tensor in means), losses])
+        gradients = [p.grad for p in self.learner.parameters if p.grad is not None]
+        parts = [_in_memory_order(tensor) for tensor in [*gradients, *self.statistics]] + [losses]
+        flat = torch.cat(parts)
         scaled = flat[: len(flat) - len(losses)]
         scaled.mul_(fraction) if fraction else scaled.zero_()  # 0 * NaN would be NaN
         self.ranks.all_reduce(flat)
-        *reduced, all_losses = flat.split([*(tensor.numel() for tensor in means), len(losses)])
-        shaped = [part.view(tensor.shape) for part, tensor in zip(reduced, means, strict=True)]
-        torch._foreach_copy_(means, shaped)  # pyright: ignore[reportPrivateImportUsage]
-        losses.copy_(all_losses)
+        torch._foreach_copy_(parts, flat.split([len(part) for part in parts]))  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _in_memory_order(tensor: Tensor) -> Tensor:
+    """Return the values of a gradient or buffer as a vector that shares its memory, whatever its layout."""
+    return tensor.as_strided((tensor.numel(),), (1,))
 
 
 def _running_statistics(module: nn.Module) -> list[Tensor]:
@@ -205,7 +213,7 @@ def check_divides(batch: int, world: int) -> None:
 
 
 def check_same_start(ranks: Ranks, provenance: Provenance) -> None:
-    """Refuse ranks with another recipe, other data or another version of torch than rank 0."""
+    """Refuse ranks with another recipe, other data or another version of torch than rank 0, which reports it."""
     if not ranks.is_group:
         return
     first, *others = map(_flat, ranks.gather_objects(provenance.to_metadata()))
@@ -215,7 +223,8 @@ def check_same_start(ranks: Ranks, provenance: Provenance) -> None:
             moved = key in _PATHS and all(Path(str(path)).is_absolute() for path in (one, other))  # contents are compared
             if one != other and not moved and key != "threads":
                 problem = f"all ranks must have the same {key}, got {shown(one)} on rank 0 and {shown(other)} on rank {rank}"
-                raise ValueError(f"{problem}: start them with the same command, data and version of torch")
+                error = RankFailed if ranks.rank else ValueError
+                raise error(f"{problem}: start them with the same command, data and version of torch")
 
 
 def _flat(metadata: ProvenanceMetadata) -> dict[str, Json]:
@@ -224,59 +233,3 @@ def _flat(metadata: ProvenanceMetadata) -> dict[str, Json]:
         **cast(dict[str, Json], {f"{key} of the data": value for key, value in metadata["data"].items()}),
         **metadata["setting"],
     }
-
-
-@contextmanager
-def joined(device: str | torch.device | None) -> Iterator[tuple[Ranks, torch.device]]:
-    """Join the process group if torchrun has started this process, and leave it at the end. Yield the ranks and the device.
-
-    Only rank 0 shows warnings.
-    """
-    where = find_device(device)
-    if launched_rank() is None and not dist.is_initialized():
-        yield Ranks(), where
-        return
-    if where.type == "cuda":
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        where = torch.device("cuda", local % torch.cuda.device_count()) if where.index is None else where
-        torch.cuda.set_device(where)
-    with Watch(launched_rank() or 0) as watch, _process_group(where), warnings.catch_warnings():
-        if dist.get_rank():
-            warnings.simplefilter("ignore")
-        ranks = Ranks(dist.get_rank(), dist.get_world_size(), True, watch)
-        try:
-            yield ranks, where
-        except Stopped:  # all ranks raise it after the same step
-            ranks.agree(True)
-            raise
-        ranks.agree(True)  # a process that ends while its last communication is being cleaned up can crash
-
-
-@contextmanager
-def _process_group(device: torch.device) -> Iterator[None]:
-    """Start a process group and end it; one that exists already stays."""
-    if dist.is_initialized():
-        if _GLOO not in str(dist.get_backend_config()):
-            problem = f"the process group needs the backend gloo on the CPU, got {dist.get_backend_config()}"
-            raise ValueError(f'{problem}: use init_process_group("cpu:gloo,cuda:nccl")')
-        yield
-        return
-    here, everywhere = (int(os.environ.get(name, "1")) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
-    has_own_gpu = device.type == "cuda" and here <= torch.cuda.device_count()  # NCCL refuses two ranks on one GPU
-    # On one machine torchrun keeps the addresses of the ranks when it restarts them: old ones must not be read.
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if here == everywhere else "0"
-    try:
-        store, rank, world = next(rendezvous("env://", timeout=_TIMEOUT))
-        options = {"store": PrefixStore(f"outspan {attempt}", store), "rank": rank, "world_size": world}
-        dist.init_process_group(f"{_GLOO},cuda:nccl" if has_own_gpu else "gloo", timeout=_TIMEOUT, **options)
-    except RuntimeError as error:
-        raise RuntimeError(f"cannot connect to the other ranks ({_cause(error)})") from None
-    try:
-        yield
-    except BaseException:
-        if has_own_gpu:  # otherwise NCCL may wait forever for a rank that has ended
-            dist.distributed_c10d._abort_process_group()
-        else:
-            dist.destroy_process_group()
-        raise
-    dist.destroy_process_group()

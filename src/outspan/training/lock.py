@@ -13,7 +13,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-_PATIENCE = 5.0  # seconds: a killed process keeps its lock until the system has removed it
+patience = 5.0  # seconds: a killed process keeps its lock until the system has removed it
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _warned_devices: set[int] = set()  # file systems without locks, for which a warning was given
 _handles: set[int] = set()  # open lock files of this process; a forked child inherits them
@@ -44,7 +44,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _lock(handle: int, folder: Path) -> None:
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + patience
     while fcntl is not None:
         try:
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -58,6 +58,7 @@ class Run:
         self.loss_queue = LossQueue(device, self._read)
         self._epoch_rows: Iterator[Tensor] = iter(())  # of the batches of this epoch that are not augmented yet
         self._rows = torch.empty(0, dtype=torch.int64)  # of the batch that was augmented last
+        self._starts_again = False  # the folder has a recipe but no checkpoint
         self._began = time.perf_counter()  # `resume` subtracts the seconds of earlier starts
 
     @property
@@ -79,7 +80,7 @@ class Run:
         """Continue from the newest checkpoint in the folder, or start. Another recipe or other data raises a ValueError."""
         stored = self.ranks.on_first(lambda: checkpoint.load(self.out))
         if stored is None:
-            self.ranks.on_first(self._begin)
+            self._starts_again = self.ranks.on_first(self._begin)
         else:
             self.provenance.check_same_run(stored.metadata, self.out)
             self.provenance = self.provenance.with_stored_weights(stored.metadata["data"].get("weights"))
@@ -91,18 +92,23 @@ class Run:
                 self.ranks.on_first(self._write_metrics)  # without rows that were written after the checkpoint
         self._began = time.perf_counter() - self.state.seconds
 
-    def _begin(self) -> None:
-        """Write the recipe, and remove the files of a run that was killed before its first checkpoint."""
+    def _begin(self) -> bool:
+        """Write the recipe, and remove the files of a run that was killed before its first checkpoint.
+
+        Return whether there is such a run.
+        """
+        is_there = (self.out / "recipe.toml").exists()
         for name in (_METRICS_FILE, compositions.FILE):
             (self.out / name).unlink(missing_ok=True)
         text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may contain bytes that are not UTF-8
         write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
+        return is_there
 
     def _write_metrics(self) -> None:
         write_lines(self.out / _METRICS_FILE, self.metrics)
 
     def describe(self) -> str:
-        """Return one line about the data, the model, the policy and the device, and the step if the run is resumed."""
+        """Return one line about the data, the model, the policy and the device, and where a run that had begun goes on."""
         splits, data, recipe = self.setup.splits, self.provenance.data, self.recipe
         validation = "" if splits.validation is None else f", {len(splits.validation):,} for validation"
         samples = f"{data.train:,} train and {len(splits.test):,} test {splits.train.noun}{validation}"
@@ -115,6 +121,7 @@ class Run:
         )
         processes = f", {self.ranks.world} processes" if self.ranks.is_group else ""
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
+        resuming += f"; {self.out} has no checkpoint yet, starting again" if self._starts_again else ""
         return (
             f"{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "
             f"policy {policy}; device {self.device.type}{processes}{resuming}"

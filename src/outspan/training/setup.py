@@ -1,6 +1,7 @@
 """Build a run from its recipe and data: the splits, the model, the policy, and what identifies the run."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -83,6 +84,9 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     check_noun(recipe, samples.noun)  # before texts are tokenized, which takes time
     models.check_takes(recipe.model, samples.noun)
     train, test = samples.prepared(recipe, train=True), data.test.prepared(recipe)
+    if recipe.batch > len(train):
+        one = f"an epoch is one step with all {len(train)} {train.noun}; a smaller batch gives more steps"
+        warnings.warn(f"batch {recipe.batch} is larger than the training data: {one}", stacklevel=2)
     validation = None if validation is None else validation.prepared(recipe)
     is_synchronized = bool(recipe.sync_bn) and ranks.is_group
     graphs = options.graphs and train.can_record_graphs(options.device) and not is_synchronized

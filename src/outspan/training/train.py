@@ -14,7 +14,8 @@ from outspan.policies.table import warn_ignored_keys
 from outspan.recipe_keys import RecipeKeys
 from outspan.shapes import describe
 from outspan.training import OnStep, checkpoint
-from outspan.training.distributed import check_divides, check_same_start, joined
+from outspan.training.distributed import check_divides, check_same_start
+from outspan.training.joining import joined
 from outspan.training.lock import locked
 from outspan.training.loop import train_epochs
 from outspan.training.run import Run, Summary
@@ -66,18 +67,22 @@ def train(
             diverges.
         Stopped: If `on_step` returned True. The same call resumes the run.
     """
-    folder = output_folder(out)
     with joined(device) as (ranks, where), use_algorithms(deterministic=deterministic), ExitStack() as stack:
-        built = with_absolute_paths(build_recipe(recipe, keys, noun_of))
-        check_divides(built.batch, ranks.world)
-        warn_ignored_keys(keys, built, [built.policy])
-        if not isinstance(splits, Data | None):
-            raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
-        data = load_for(built, skip_bad=skip_bad) if splits is None else splits
-        options = Options(where, compiled=compile, graphs=graphs, deterministic=deterministic, ranks=ranks)
-        setup = build_setup(built, data, options, has_begun=ranks.on_first(lambda: checkpoint.has_checkpoints(folder)))
-        check_same_start(ranks, setup.provenance)
-        run = Run(setup, folder, where)
+        folder = ranks.together(lambda: output_folder(out))
+        has_begun = ranks.on_first(lambda: checkpoint.has_checkpoints(folder))
+
+        def prepare() -> Run:
+            built = with_absolute_paths(build_recipe(recipe, keys, noun_of))
+            check_divides(built.batch, ranks.world)
+            warn_ignored_keys(keys, built, [built.policy])
+            if not isinstance(splits, Data | None):
+                raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
+            data = load_for(built, skip_bad=skip_bad) if splits is None else splits
+            options = Options(where, compiled=compile, graphs=graphs, deterministic=deterministic, ranks=ranks)
+            return Run(build_setup(built, data, options, has_begun=has_begun), folder, where)
+
+        run = ranks.together(prepare)
+        check_same_start(ranks, run.provenance)
 
         def enter() -> None:
             folder.mkdir(parents=True, exist_ok=True)  # all checks that do not read the folder have passed

@@ -50,10 +50,10 @@ _TRIAL_EPOCHS = 10.0  # and of the epochs, if this is less: later a model may ha
 _TRIED, _TRIAL_EVERY = 0.6, 4  # the fraction of the draws of the weak transforms that are applied then, in every 4th step
 _UNDECIDED = -1.0  # the fraction of the draws of a weak transform that will be applied, before the end of its trial
 _TRIAL_STRENGTH = 0.5  # the highest strength then: stronger transforms would hide what the weak ones do
-# The relative loss of fit up to which a weak transform is used after the trial, and from which it is not.
-_SAFE, _UNSAFE = 0.14, 0.2
+# The loss of fit, as a fraction of the fit above chance, up to which a weak transform is used after the trial, and from which
+# it is not.
+_SAFE, _UNSAFE = 0.24, 0.29
 _UNGRADED = 0.75  # both limits are lower for a transform without a level, such as a flip, because it cannot be weakened
-_ABOVE_CHANCE = 2.5  # it is relative to the fit, or to this multiple of the fit above chance, whichever is less
 
 
 @dataclass(eq=False)
@@ -194,10 +194,10 @@ class Auto:
 
     def _end_trial(self, estimate: Estimate) -> None:
         """Decide which weak transforms are used: none if the model has learned nothing yet."""
-        scale = min(estimate.fit, _ABOVE_CHANCE * (estimate.fit - estimate.chance))
-        for name in self.safe if scale > 0 else ():
+        above_chance = estimate.fit - estimate.chance
+        for name in self.safe if above_chance > 0 else ():
             index = NAMES.index(name)
-            most = (estimate.drops[index] + estimate.errors[index]) / (scale if find(name).graded else _UNGRADED * scale)
+            most = (estimate.drops[index] + estimate.errors[index]) / above_chance / (1 if find(name).graded else _UNGRADED)
             self.safe[name] = float(np.clip((_UNSAFE - most) / (_UNSAFE - _SAFE), 0, 1))
 
     def _adapt(self, estimate: Estimate, done: float) -> None:

@@ -24,8 +24,8 @@ _BY_DATA: Any = None  # the default of a key in DEFAULTS
 
 
 def _as_string(key: str, value: Any) -> str:
-    """Return the value of a key that is a string. A path, a power in `select` and another spelling are converted."""
-    if key == "select" and type(value) in (int, float):
+    """Return the value of a key that is a string. A path, a number in `select` and another spelling are converted."""
+    if key in ("select", "channels") and type(value) in (int, float):
         return str(value)
     if isinstance(value, str | Path):
         return "centre" if (key, value) == ("crop", "center") else str(value)
@@ -67,6 +67,8 @@ class Recipe:
     accumulate: int = 1  # number of parts of a batch, for gradient accumulation
     sync_bn: int = 0  # 1: BatchNorm uses the statistics of the whole batch; 0: those of the rows of each process
     size: int = 224  # side of images read from a folder
+    channels: str = "auto"  # of images from files: "1" (grey), "3" (RGB), or "auto" for 1 if all of them are grey
+    background: str = "white"  # colour behind transparent pixels of image files: white, black, grey or "#rrggbb"
     crop: str = "centre"  # how they are cropped: "centre", or "resized" (random resized crop when a file is read)
     fraction: float = 1.0  # of the train and test samples to use, evenly spaced; at least two batches
     length: int = 512  # maximum number of tokens of a text, with special tokens

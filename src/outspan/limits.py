@@ -1,6 +1,7 @@
 """The values that each key of a recipe allows, and checks of numbers."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -55,12 +56,25 @@ class OneOf:
         return ", ".join(self.names)
 
 
+@dataclass(frozen=True)
+class Color:
+    """A name, or red, green and blue as hexadecimal digits."""
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is allowed."""
+        return value in ("white", "black", "grey") or re.fullmatch("#[0-9a-fA-F]{6}", value) is not None
+
+    def __str__(self) -> str:
+        """Return the allowed values as an error message shows them."""
+        return "white, black, grey, #rrggbb"
+
+
 _RATE = Between(0, 1e6, open_low=True, whole=False)
 _COEFFICIENT = Between(0, 1e6, whole=False)
 _FRACTION = Between(0, 1, open_high=True, whole=False)
 MAX_SKIP = 0.9  # of `skip`: with more, an epoch would consist of very few samples
 # The upper limits are far above practical values, but low enough that nothing overflows and no single value fills the memory.
-LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
+LIMITS: Mapping[str, Between | OneOf | Color] = MappingProxyType(
     {
         "seed": Between(-(2**63), 2**63 - 1),
         "epochs": Between(1, 1_000_000),
@@ -77,6 +91,8 @@ LIMITS: Mapping[str, Between | OneOf] = MappingProxyType(
         "accumulate": Between(1, 10_000_000),
         "sync_bn": Between(0, 1),
         "size": Between(1, 4096),
+        "channels": OneOf(("auto", "1", "3")),
+        "background": Color(),
         "crop": OneOf(("centre", "resized")),
         "fraction": Between(0, 1, open_low=True, whole=False),
         "length": Between(1, 1_000_000),
@@ -110,7 +126,7 @@ def check_value(key: str, value: Any) -> None:
     allowed = LIMITS[key]
     if allowed.holds(value):
         return
-    if isinstance(allowed, OneOf):
+    if isinstance(allowed, OneOf | Color):
         raise ValueError(f"{key} must be one of {allowed}, got {shown(value)}")
     if isinstance(value, bool) or not isinstance(value, int if allowed.whole else int | float):
         raise ValueError(f"{key} must be {'a whole number' if allowed.whole else 'a number'}, got {shown(value)}")

@@ -25,6 +25,8 @@ class StudyKeys(TypedDict, total=False):
     accumulate: int
     sync_bn: int
     size: int
+    channels: str | int
+    background: str
     crop: str
     fraction: float
     length: int

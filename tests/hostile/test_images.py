@@ -38,14 +38,16 @@ def test_a_decompression_bomb_is_refused_before_it_is_unpacked(width, height, tm
 
 
 def test_unsupported_image_formats_are_refused_by_name(tmp_path):
-    """An unknown DDS texture, PostScript, which Pillow would pass to another program, and 16-bit grey."""
+    """An unknown DDS texture, PostScript, which Pillow would pass to another program, and pixels that are real numbers."""
     dds = struct.pack("<4s7I44x2I4s5I16x", b"DDS ", 124, 0x1007, 4, 4, 0, 0, 0, 32, 4, b"ZZZZ", 0, 0, 0, 0, 0)
     (tmp_path / "dds.png").write_bytes(dds + bytes(64))
     (tmp_path / "eps.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
-    Image.fromarray(np.arange(100, dtype=np.uint16).reshape(10, 10) * 600).save(tmp_path / "deep.png")
-    for name, message in (("dds", "cannot be read"), ("eps", "cannot be read"), ("deep", "more than 8 bits")):
-        with pytest.raises(ValueError, match=rf"{name}\.png: .*{message}"):
-            read_image(tmp_path / f"{name}.png")
+    Image.fromarray(np.ones((10, 10), dtype=np.float32)).save(tmp_path / "real.tiff")
+    Image.fromarray(np.ones((10, 10), dtype=np.int32)).save(tmp_path / "whole.tiff")
+    deep = "pixels of 32 bits"
+    for name, message in (("dds.png", "cannot be"), ("eps.png", "cannot be"), ("real.tiff", deep), ("whole.tiff", deep)):
+        with pytest.raises(ValueError, match=rf"{name}: .*{message}"):
+            read_image(tmp_path / name)
 
 
 def made(form: str) -> bytes:

@@ -55,6 +55,8 @@ class ReadOptions:
     skip_bad: int = 0  # number of files of a folder that may be unreadable
     text_column: str = "text"
     label_column: str = "label"
+    channels: str = "auto"  # of images from files: "1", "3", or "auto" for 1 if all of them are grey
+    background: str = "white"  # the colour behind their transparent pixels
 
 
 @dataclass(frozen=True, slots=True)

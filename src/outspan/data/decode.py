@@ -1,13 +1,14 @@
-"""Image files decoded as RGB bytes of one size. Any problem with a file raises a ValueError that names it."""
+"""Image files decoded as bytes of one size, grey or RGB. Any problem with a file raises a ValueError that names it."""
 
 import struct
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageColor, UnidentifiedImageError
 from torch import Tensor
 
 from outspan.data.members import ImageFile, Member
@@ -17,7 +18,26 @@ from outspan.shapes import UInt8
 from outspan.transforms.filter import crop_box
 
 _MAX_PIXELS = 64 * 1024 * 1024
+_FILTER = Image.Resampling.BILINEAR
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # other formats would start external programs
+_DEEP = {"I;16", "I;16L", "I;16B", "I;16N", "I"}  # 16 bits per pixel; "I" also has other numbers
+GREY = {"1", "L", "LA", *_DEEP}
+# By the EXIF orientation, from 2 to 8. All others, also those that are not defined, change nothing.
+_TURNS = dict(
+    enumerate(
+        (
+            Image.Transpose.FLIP_LEFT_RIGHT,
+            Image.Transpose.ROTATE_180,
+            Image.Transpose.FLIP_TOP_BOTTOM,
+            Image.Transpose.TRANSPOSE,
+            Image.Transpose.ROTATE_270,
+            Image.Transpose.TRANSVERSE,
+            Image.Transpose.ROTATE_90,
+        ),
+        2,
+    )
+)
+DECODING = 2  # a new number for every change of the pixels that a file gives; runs of another number are not resumed
 # What Pillow's decoders raise on damaged files.
 _DECODING_ERRORS = (
     OSError,
@@ -44,8 +64,8 @@ def opened(path: ImageFile) -> Iterator[Image.Image]:
             warnings.simplefilter("ignore")  # damaged metadata does not matter if the pixels can be read
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path.open() if isinstance(path, Member) else path, formats=_FORMATS) as file:
-                if file.mode[0] in "IF":
-                    raise ValueError(f"pixels of more than 8 bits, mode {file.mode!r}: convert it first")
+                if file.mode == "F" or (file.mode == "I" and file.format != "PPM"):
+                    raise ValueError(f"pixels of 32 bits, mode {file.mode!r}: convert it to 8 or 16 bits")
                 if file.width * file.height > _MAX_PIXELS:
                     raise ValueError(f"{file.width} x {file.height} pixels, at most {_MAX_PIXELS:,} are read")
                 yield file
@@ -67,18 +87,66 @@ def center_box(width: int, height: int, to_width: int, to_height: int) -> tuple[
     return width / 2 - half_x, height / 2 - half_y, width / 2 + half_x, height / 2 + half_y
 
 
-def read_fitted(path: ImageFile, height: int, width: int) -> UInt8[Tensor, "3 H W"]:
-    """Return an image as RGB: the largest centered box with the aspect ratio of this size, resized."""
+@dataclass(frozen=True)
+class Pixels:
+    """Which pixels a file gives: 1 channel (grey) or 3 (RGB), and the colour behind transparent pixels."""
+
+    channels: int = 3
+    background: str = "white"
+
+    @property
+    def mode(self) -> str:
+        """Pillow's name of these pixels."""
+        return "L" if self.channels == 1 else "RGB"
+
+
+RGB = Pixels()
+
+
+def is_grey(path: ImageFile) -> bool:
+    """Return whether an image file has no colours, by its header."""
     with opened(path) as file:
-        return _resized(file, center_box(file.width, file.height, width, height), height, width)
+        return file.mode in GREY
 
 
-def read_cropped(path: ImageFile, size: int, place: list[float]) -> UInt8[Tensor, "3 H W"]:
-    """Return an image as RGB: the box of a random resized crop at this place, resized."""
+def convert(file: Image.Image, pixels: Pixels) -> Image.Image:
+    """Return an image upright, as its EXIF orientation says, and as 8-bit grey or RGB.
+
+    Transparent pixels are composed over the background. Of pixels with 16 bits the upper 8 are kept.
+    """
+    file.load()  # a TIFF file is turned by Pillow, which then removes its orientation
+    turn, image = _turn(file), file
+    if file.mode in _DEEP:
+        image = Image.fromarray((np.asarray(file) >> 8).astype(np.uint8))
+    elif file.has_transparency_data:
+        canvas = Image.new("RGBA", file.size, ImageColor.getrgb(pixels.background))
+        image = Image.alpha_composite(canvas, file.convert("RGBA"))
+    image = image if image.mode == pixels.mode else image.convert(pixels.mode)
+    return image if turn is None else image.transpose(turn)
+
+
+def _turn(file: Image.Image) -> Image.Transpose | None:
+    """Return what turns an image upright."""
+    with suppress(*_DECODING_ERRORS):  # damaged metadata does not matter if the pixels can be read
+        return _TURNS.get(file.getexif().get(ExifTags.Base.Orientation))
+    return None
+
+
+def read_fitted(path: ImageFile, height: int, width: int, pixels: Pixels = RGB) -> UInt8[Tensor, "C H W"]:
+    """Return an image: the largest centered box with the aspect ratio of this size, resized."""
     with opened(path) as file:
-        return _resized(file, crop_box(place, file.width, file.height), size, size)
+        image = convert(file, pixels)
+        return to_tensor(image.resize((width, height), _FILTER, center_box(image.width, image.height, width, height)))
 
 
-def _resized(file: Image.Image, box: tuple[float, float, float, float], height: int, width: int) -> Tensor:
-    array = np.asarray(file.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, box))
-    return torch.from_numpy(array.transpose(2, 0, 1).copy())
+def read_cropped(path: ImageFile, size: int, place: list[float], pixels: Pixels = RGB) -> UInt8[Tensor, "C H W"]:
+    """Return an image: the box of a random resized crop at this place, resized."""
+    with opened(path) as file:
+        image = convert(file, pixels)
+        return to_tensor(image.resize((size, size), _FILTER, crop_box(place, image.width, image.height)))
+
+
+def to_tensor(image: Image.Image) -> UInt8[Tensor, "C H W"]:
+    """Return a copy of the pixels of a grey or RGB image."""
+    array = np.array(image)
+    return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())

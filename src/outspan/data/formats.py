@@ -33,11 +33,11 @@ def _read_whole_table(path: Path, classes: tuple[str, ...], options: ReadOptions
 
 
 def _read_whole_folder(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:
-    return Files(*folders.list_whole(path, classes), options.size, skip_bad=options.skip_bad)
+    return published.make_files(folders.list_whole(path, classes), options)
 
 
 def _read_whole_shards(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:
-    return Files(*shards.list_shards(path), options.size, skip_bad=options.skip_bad)
+    return published.make_files(shards.list_shards(path), options)
 
 
 _IMAGE_FOLDER = PathFormat(

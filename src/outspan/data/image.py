@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from outspan.data.decode import opened
+from outspan.data.decode import GREY, Pixels, convert, opened, to_tensor
 from outspan.files import expand_home, write_whole
 from outspan.shapes import Images
 
@@ -23,10 +23,12 @@ def example_image() -> Images:
 
 
 def read_image(path: str | Path) -> Images:
-    """Read an image file as [1, C, H, W] bytes: C is 1 for grey files and 3 (RGB) for all others."""
+    """Read an image file as [1, C, H, W] bytes: C is 1 for grey files and 3 (RGB) for all others.
+
+    The EXIF orientation is applied. Transparent pixels are composed over white.
+    """
     with opened(expand_home(path)) as file:
-        array = np.array(file.convert("L" if file.mode in ("1", "L", "LA") else "RGB"))
-    return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy()).unsqueeze(0)
+        return to_tensor(convert(file, Pixels(1 if file.mode in GREY else 3))).unsqueeze(0)
 
 
 def write_image(images: Images, path: str | Path) -> None:

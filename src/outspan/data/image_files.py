@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from outspan import rng
 from outspan.children import follow_parent, get_context
 from outspan.config import Recipe
-from outspan.data.decode import opened, read_cropped, read_fitted
+from outspan.data.decode import DECODING, RGB, Pixels, is_grey, opened, read_cropped, read_fitted
 from outspan.data.members import ImageFile
 from outspan.data.model_checks import check_takes_images
 from outspan.data.splits import Crops, Statistics, histogram, moments
@@ -25,7 +25,7 @@ from outspan.shapes import Int64
 
 _MEASURED = 20  # number of files whose size is read, to compare it with `size`
 _ENLARGED = 2  # a warning is given if most of them are enlarged by this factor or more
-_SAMPLED = 2_000  # number of files from which the statistics of a large folder are computed
+_SAMPLED = 2_000  # number of files from which the statistics and channels of a large folder are computed
 _MIN_FILES_FOR_WORKERS = 257  # for fewer files, starting workers takes longer than reading
 
 
@@ -33,7 +33,7 @@ _MIN_FILES_FOR_WORKERS = 257  # for fewer files, starting workers takes longer t
 class Files:
     """Image files, or images in tar files, and their labels. An image is decoded when a batch needs it.
 
-    It is then RGB of `size` x `size`. Up to `skip_bad` images may be unreadable: each is replaced by the next one of its class.
+    It then has `size` x `size` pixels. Up to `skip_bad` images may be unreadable: each is replaced by the next of its class.
     """
 
     paths: Sequence[ImageFile] = field(repr=False)
@@ -42,8 +42,10 @@ class Files:
     workers: int = field(default_factory=lambda: min(8, _cores()))
     skip_bad: int = 0
     bad: set[ImageFile] = field(default_factory=set, repr=False)  # the unreadable files so far
+    pixels: Pixels = RGB
     noun: ClassVar[str] = "images"
     is_croppable: ClassVar[bool] = True
+    decoding: ClassVar[int] = DECODING
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -52,7 +54,7 @@ class Files:
     @property
     def shape(self) -> tuple[int, int, int]:
         """The channels, height and width of an image."""
-        return 3, self.size, self.size
+        return self.pixels.channels, self.size, self.size
 
     @cached_property
     def digest(self) -> str:
@@ -82,7 +84,7 @@ class Files:
     def _typical_side(self) -> int:
         """Return the median length of the short side of a few images, in pixels."""
         sides = []
-        for row in torch.linspace(0, len(self) - 1, min(len(self), _MEASURED)).round().long().tolist():
+        for row in _spaced(len(self), _MEASURED).tolist():
             with suppress(ValueError), opened(self.paths[row]) as file:  # training names a file that is unreadable
                 sides.append(min(file.size))
         return statistics.median_low(sides) if sides else self.size
@@ -146,9 +148,8 @@ class Files:
 
     def statistics(self) -> Statistics:
         """Return the mean and standard deviation per channel, in [0, 1], of up to 2,000 evenly spaced images."""
-        rows = torch.linspace(0, len(self) - 1, min(len(self), _SAMPLED)).round().long()
-        counts = torch.zeros(3, 256, dtype=torch.float64)
-        for images, _ in self.batches(rows.split(100), torch.device("cpu")):
+        counts = torch.zeros(self.pixels.channels, 256, dtype=torch.float64)
+        for images, _ in self.batches(_spaced(len(self), _SAMPLED).split(100), torch.device("cpu")):
             counts += histogram(images)
         return moments(counts)
 
@@ -165,6 +166,22 @@ class _Picked(Sequence[ImageFile]):
 
     def __getitem__(self, row: int) -> ImageFile:  # pyright: ignore[reportIncompatibleMethodOverride], no slices
         return self.paths[int(self.rows[row])]
+
+
+def find_channels(paths: Sequence[ImageFile]) -> int:
+    """Return 1 if up to 2,000 evenly spaced files are all grey, otherwise 3. Unreadable files are skipped."""
+    channels = 3
+    for row in _spaced(len(paths), _SAMPLED).tolist():
+        with suppress(ValueError):
+            if not is_grey(paths[row]):
+                return 3
+            channels = 1
+    return channels
+
+
+def _spaced(count: int, most: int) -> Tensor:
+    """Return up to `most` evenly spaced rows of `count`."""
+    return torch.linspace(0, count - 1, min(count, most)).round().long()
 
 
 def _cores() -> int:
@@ -212,8 +229,8 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
             raise
 
     def _read(self, row: int) -> Tensor:
-        path, size = self.files.paths[row], self.files.size
+        path, size, pixels = self.files.paths[row], self.files.size, self.files.pixels
         if self.crops is None:
-            return read_fitted(path, size, size)
+            return read_fitted(path, size, size, pixels)
         seed, epoch = self.crops
-        return read_cropped(path, size, rng.generator(seed, "crop", epoch, row).random(4).tolist())
+        return read_cropped(path, size, rng.generator(seed, "crop", epoch, row).random(4).tolist(), pixels)

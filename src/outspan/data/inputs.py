@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from outspan.config import Recipe
-from outspan.data.decode import read_fitted
+from outspan.data.decode import Pixels, read_fitted
 from outspan.data.folders import SUFFIXES, files_below
 from outspan.data.splits import InMemory, Samples, Split
 from outspan.data.tables import is_table, read_text
 from outspan.messages import shown
 from outspan.text.documents import Documents
-from outspan.transforms.color import grey
 
 
 @dataclass(frozen=True)
@@ -25,27 +24,23 @@ class _Format:
     """How files of one noun are recognized, read and collected."""
 
     suffixes: Collection[str]
-    read: Callable[[Path, tuple[int, ...]], Any]  # reads a file for a model with inputs of this shape
-    collect: Callable[[list[Any], Tensor, tuple[int, ...]], Samples]  # makes samples of what was read, and of labels
+    read: Callable[[Path, tuple[int, ...], Recipe], Any]  # reads a file for a model with inputs of this shape
+    collect: Callable[[list[Any], Tensor], Samples]  # makes samples of what was read, and of labels
     convert: Callable[[Any, tuple[int, ...]], list[Any] | None]  # returns samples in memory as `read` does; None for paths
     check: Callable[[Path], None] = lambda path: None  # refuses a file by its name
 
 
-def _read_text(path: Path, shape: tuple[int, ...]) -> str:
+def _read_text(path: Path, shape: tuple[int, ...], recipe: Recipe) -> str:
     return read_text(path)
 
 
-def _collect_texts(texts: list[str], labels: Tensor, shape: tuple[int, ...]) -> Documents:
-    return Documents(texts, labels)
+def _read_image(path: Path, shape: tuple[int, ...], recipe: Recipe) -> Tensor:
+    channels, height, width = shape
+    return read_fitted(path, height, width, Pixels(channels, recipe.background))
 
 
-def _read_image(path: Path, shape: tuple[int, ...]) -> Tensor:
-    return read_fitted(path, *shape[1:])
-
-
-def _collect_images(images: list[Tensor], labels: Tensor, shape: tuple[int, ...]) -> InMemory:
-    pixels = torch.stack(images)
-    return InMemory(pixels if shape[0] == pixels.shape[1] else grey(pixels), labels)
+def _collect_images(images: list[Tensor], labels: Tensor) -> InMemory:
+    return InMemory(torch.stack(images), labels)
 
 
 def _convert_images(inputs: Any, shape: tuple[int, ...]) -> list[Tensor] | None:
@@ -82,7 +77,7 @@ def _refuse_table(path: Path) -> None:
 _FORMATS: Mapping[str, _Format] = MappingProxyType(
     {
         "images": _Format(SUFFIXES, _read_image, _collect_images, _convert_images),
-        "texts": _Format({".txt"}, _read_text, _collect_texts, _convert_texts, _refuse_table),
+        "texts": _Format({".txt"}, _read_text, Documents, _convert_texts, _refuse_table),
     }
 )
 
@@ -109,14 +104,14 @@ def read_files(
     file_format, readable, items = _FORMATS[noun], [], []
     for path in paths:
         try:
-            items.append(file_format.read(path, shape))
+            items.append(file_format.read(path, shape, recipe))
             readable.append(path)
         except ValueError as error:
             on_error(error)
     if not readable:
         return [], None
     labels = torch.zeros(len(readable), dtype=torch.int64)
-    return readable, file_format.collect(items, labels, shape).prepared(recipe)
+    return readable, file_format.collect(items, labels).prepared(recipe)
 
 
 def make_inputs(inputs: Any, noun: str, shape: tuple[int, ...], recipe: Recipe) -> Split | None:
@@ -125,4 +120,4 @@ def make_inputs(inputs: Any, noun: str, shape: tuple[int, ...], recipe: Recipe) 
     samples = file_format.convert(inputs, shape)
     if not samples:
         return None
-    return file_format.collect(samples, torch.zeros(len(samples), dtype=torch.int64), shape).prepared(recipe)
+    return file_format.collect(samples, torch.zeros(len(samples), dtype=torch.int64)).prepared(recipe)

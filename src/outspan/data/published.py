@@ -1,6 +1,7 @@
 """Readers of the published data sets. Each takes the folder that holds all data sets. `SETS` in sets.py names them."""
 
 import warnings
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import torch
 from torch import Tensor
 
 from outspan.data.dataset import Data, ReadOptions
+from outspan.data.decode import Pixels
 from outspan.data.dividing import pick_test_rows
-from outspan.data.folders import list_folder
-from outspan.data.image_files import Files
+from outspan.data.folders import Listing, list_folder
+from outspan.data.image_files import Files, find_channels
 from outspan.data.readers import read_cifar, read_idx, read_npz, read_svhn
 from outspan.data.shards import list_shards
 from outspan.data.splits import InMemory
@@ -72,10 +74,17 @@ def read_imdb(root: Path, options: ReadOptions) -> Data:
 def read_folder(name: str, path: Path, options: ReadOptions) -> Data:
     """Return a folder of images with train/CLASS and val/CLASS or test/CLASS, or with class folders only."""
     train, test, validation, classes = list_folder(path)
-    first = Files(*train, options.size, skip_bad=options.skip_bad)
+    first = make_files(train, options)
     splits = [listing for listing in (test, validation) if listing is not None]
-    others = [Files(*listing, options.size, skip_bad=options.skip_bad, bad=first.bad) for listing in splits]
+    others = [replace(first, paths=paths, labels=labels) for paths, labels in splits]
     return Data(name, first, others[0], classes, *others[1:])
+
+
+def make_files(listing: Listing, options: ReadOptions) -> Files:
+    """Return listed image files as a split."""
+    paths, labels = listing
+    channels = find_channels(paths) if options.channels == "auto" else int(options.channels)
+    return Files(paths, labels, options.size, skip_bad=options.skip_bad, pixels=Pixels(channels, options.background))
 
 
 def read_arrays(name: str, path: Path) -> Data:
@@ -94,7 +103,7 @@ def read_arrays(name: str, path: Path) -> Data:
 def read_shards(name: str, path: Path, options: ReadOptions) -> Data:
     """Return the images of tar shards. About a fifth of them is for testing, picked by their names."""
     members, labels = list_shards(path)
-    whole = Files(members, labels, options.size, skip_bad=options.skip_bad)
+    whole = make_files((members, labels), options)
     shards = [shard.name for shard in members.shards]
     names = [f"{shards[number]}/{key}" for number, key in zip(members.numbers.tolist(), members.names, strict=True)]
     is_test = torch.zeros(len(whole), dtype=torch.bool)

@@ -85,8 +85,7 @@ SETS: Mapping[str, DataSetEntry] = MappingProxyType(
 
 def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
     """Return the data of a recipe. A fraction takes evenly spaced samples of each split, at least two batches."""
-    columns = recipe.text_column, recipe.label_column
-    data = load(recipe.data, size=recipe.size, skip_bad=skip_bad, columns=columns)
+    data = _read(recipe.data, _read_options(recipe, skip_bad))
     if recipe.crop == "resized" and not data.train.is_croppable:
         raise ValueError(
             f"crop 'resized' is for an image folder or shards, whose images differ in size, got {shown(recipe.data)}"
@@ -106,6 +105,11 @@ def _spaced(count: int, fraction: float, least: int) -> Tensor:
     return torch.linspace(0, count - 1, size, dtype=torch.float64).round().long()
 
 
+def _read_options(recipe: Recipe, skip_bad: int) -> ReadOptions:
+    columns = recipe.text_column, recipe.label_column
+    return ReadOptions(recipe.size, skip_bad, *columns, recipe.channels, recipe.background)
+
+
 def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tuple[str, str] = ("text", "label")) -> Data:
     """Return a data set by name, or from a path: an `.npz` file, shards, a folder with train/class/ and val/class/ or class/.
 
@@ -114,7 +118,10 @@ def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tupl
     unreadable. Text is a table (CSV, TSV, JSONL) with these columns, a folder with a train and a test
     table, or folders of classes with .txt files.
     """
-    options = ReadOptions(size or 224, skip_bad, *columns)
+    return _read(name, ReadOptions(size or 224, skip_bad, *columns))
+
+
+def _read(name: str, options: ReadOptions) -> Data:
     if name in SETS:
         if absent := missing_files(name):
             raise ValueError(f"{absent[0]}: no such file or folder; {_how_to_get(name)}")
@@ -194,8 +201,7 @@ def load_whole(name: str, classes: tuple[str, ...], recipe: Recipe, *, skip_bad:
     path_format = find_format(Path(name))
     assert path_format is not None, "the caller has checked it"
     assert path_format.read_whole is not None, "the caller has checked it"
-    options = ReadOptions(recipe.size, skip_bad, recipe.text_column, recipe.label_column)
-    test = path_format.read_whole(Path(name), classes, options)
+    test = path_format.read_whole(Path(name), classes, _read_options(recipe, skip_bad))
     return Data(name, test, test, classes)
 
 

@@ -25,6 +25,7 @@ class Samples(Protocol):
 
     noun: ClassVar[str]  # what the samples are called in messages: "images" or "texts"
     is_croppable: ClassVar[bool]  # whether a random crop is possible when a sample is read
+    decoding: ClassVar[int]  # which version of the decoder reads the samples; 0 if no files are decoded
 
     @property
     def labels(self) -> Int64[Tensor, " N"]:
@@ -106,6 +107,7 @@ class InMemory:
     labels: Int64[Tensor, " N"]
     noun: ClassVar[str] = "images"
     is_croppable: ClassVar[bool] = False
+    decoding: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         if as_images(self.images).dtype != torch.uint8:

@@ -24,6 +24,7 @@ class Documents:
     labels: Int64[Tensor, " N"]
     noun: ClassVar[str] = "texts"
     is_croppable: ClassVar[bool] = False
+    decoding: ClassVar[int] = 0
 
     def __len__(self) -> int:
         """Return the number of documents."""

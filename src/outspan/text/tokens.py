@@ -115,6 +115,7 @@ class Encoded:
     truncate: str = "tail"  # the part of a long document that is kept
     noun: ClassVar[str] = "texts"
     is_croppable: ClassVar[bool] = False
+    decoding: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         if self.truncate not in TRUNCATIONS:

@@ -6,10 +6,11 @@ from enum import Enum
 from pathlib import Path
 
 from outspan import models
+from outspan.config import Recipe
 from outspan.data.dataset import Data, count_copies
 from outspan.data.sets import check_data_holds, has_test_only, hold_out, is_gone, is_undivided, load_for, load_whole
 from outspan.data.splits import Samples, Split
-from outspan.shapes import describe
+from outspan.shapes import channels_of_shape, describe
 from outspan.training.provenance import check_same_value
 from outspan.training.trained import Trained
 
@@ -95,7 +96,13 @@ def _load_own(run: Trained, skip_bad: int) -> tuple[Data, Part]:
     """Return the data of the run."""
     if is_gone(run.recipe.data):
         raise ValueError(f"{run.recipe.data}: no longer exists; pass --data with its new path")
-    return load_for(run.recipe, skip_bad=skip_bad), Part.HELD_OUT if is_undivided(run.recipe.data) else Part.SPLIT
+    return load_for(_reading(run), skip_bad=skip_bad), Part.HELD_OUT if is_undivided(run.recipe.data) else Part.SPLIT
+
+
+def _reading(run: Trained) -> Recipe:
+    """Return the recipe to read data for a run: image files get the number of channels that the model was trained on."""
+    channels = channels_of_shape(run.shape)
+    return replace(run.recipe, channels=str(channels)) if channels else run.recipe
 
 
 def _load_other(run: Trained, name: str, skip_bad: int) -> tuple[Data, Part]:
@@ -105,9 +112,9 @@ def _load_other(run: Trained, name: str, skip_bad: int) -> tuple[Data, Part]:
         if is_undivided(name) and (divided := _load_divided(run, name, skip_bad)) is not None:
             return divided, Part.HELD_OUT
         part = Part.WHOLE if is_undivided(name) else Part.SPLIT
-        return load_whole(name, run.classes, run.recipe, skip_bad=skip_bad), part
+        return load_whole(name, run.classes, _reading(run), skip_bad=skip_bad), part
     is_same = Path(name).resolve() == Path(run.recipe.data).resolve()
-    recipe = replace(run.recipe, data=name, fraction=run.recipe.fraction if is_same else 1.0)
+    recipe = replace(_reading(run), data=name, fraction=run.recipe.fraction if is_same else 1.0)
     return load_for(recipe, skip_bad=skip_bad), Part.SPLIT
 
 
@@ -117,7 +124,7 @@ def _load_divided(run: Trained, name: str, skip_bad: int) -> Data | None:
     The run was trained on it if its path is that of the data of the run, or if it has the same content.
     """
     try:
-        data = load_for(replace(run.recipe, data=name), skip_bad=skip_bad)
+        data = load_for(replace(_reading(run), data=name), skip_bad=skip_bad)
         train = hold_out(data.train, run.recipe.validation, run.recipe.seed)[0]
     except ValueError:  # it cannot be divided as the data of the run, or has other classes
         return None
@@ -136,7 +143,7 @@ def _count_trained_on(run: Trained, test: Samples) -> int:
     if is_gone(run.recipe.data):
         return 0
     try:
-        train = hold_out(load_for(run.recipe).train, run.recipe.validation, run.recipe.seed)[0]
+        train = hold_out(load_for(_reading(run)).train, run.recipe.validation, run.recipe.seed)[0]
     except ValueError:  # the data has changed since
         return 0
     return count_copies(test, train)

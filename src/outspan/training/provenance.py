@@ -31,6 +31,7 @@ class DataProvenance:
     train_digest: str = ""
     test_digest: str = ""
     cache: str = ""  # SHA-256 of the back-translations
+    decoding: int | None = None  # version of the decoder of image files; None for other data
 
     def to_metadata(self) -> DataMetadata:
         """Return what a checkpoint stores: the values without those that are None. Tuples become lists."""
@@ -94,6 +95,7 @@ def describe_data(recipe: Recipe, data: Data, train: Samples, prepared: Split) -
         train_digest=train.digest,
         test_digest=data.test.digest,
         cache=digest_of(recipe.cache),
+        decoding=train.decoding or None,
     )
 
 
@@ -126,4 +128,7 @@ def check_same_value(key: str, now: object, stored: object, out: Path) -> None:
         return
     if key in ("policy_file", "weights"):
         raise ValueError(f"{out}: the file of {key} has changed since (SHA-256 {stored!s:.64} then, {now} now)")
+    if key == "decoding":
+        how = "finish it with that version, or choose another folder"
+        raise ValueError(f"{out}: contains a run of another version of outspan, which reads image files differently: {how}")
     raise ValueError(f"{out}: the data has changed since ({key} {stored!r:.200} then, {now!r:.200} now)")

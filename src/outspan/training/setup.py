@@ -23,6 +23,7 @@ from outspan.policies.files import file_and_function
 from outspan.policies.hard_samples import HardSamples
 from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import Policy, build_policy, check_noun, find_policy
+from outspan.shapes import channels_of_shape
 from outspan.training.distributed import RankLearner, Ranks
 from outspan.training.graphs import GraphModel
 from outspan.training.provenance import Provenance, describe_data, describe_environment
@@ -84,6 +85,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     check_noun(recipe, samples.noun)  # before texts are tokenized, which takes time
     models.check_takes(recipe.model, samples.noun)
     train, test = samples.prepared(recipe, train=True), data.test.prepared(recipe)
+    _check_channels(recipe, train)
     if recipe.batch > len(train):
         one = f"an epoch is one step with all {len(train)} {train.noun}; a smaller batch gives more steps"
         warnings.warn(f"batch {recipe.batch} is larger than the training data: {one}", stacklevel=2)
@@ -163,6 +165,14 @@ def use_algorithms(*, deterministic: bool) -> Iterator[None]:
         cudnn.benchmark, cudnn.deterministic = before[:2]
         if deterministic:  # this call imports modules of torch, which fails if an interruption left torch half imported
             torch.use_deterministic_algorithms(before[2])
+
+
+def _check_channels(recipe: Recipe, train: Split) -> None:
+    """Refuse a number of channels for images that are not converted when they are read."""
+    channels = channels_of_shape(train.shape)
+    if channels and recipe.channels not in ("auto", str(channels)):
+        problem = f"channels must be 'auto' for images that are not files, got {recipe.channels!r}"
+        raise ValueError(f"{problem}: those of data {recipe.data!r} have {channels}")
 
 
 def _smallest_part(recipe: Recipe, count: int, world: int) -> int:

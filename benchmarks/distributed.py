@@ -1,14 +1,14 @@
-"""The cost of a process group: one rank under torchrun against the plain loop, on the same device.
+"""One process as torchrun starts it, or one rank of a process group, against the plain loop, on the same device.
 
     python benchmarks/distributed.py                       # CPU, one thread, or the GPU if there is one
-    python benchmarks/distributed.py --result results/distributed.json
+    python benchmarks/distributed.py --group --result results/distributed.json
     PYTHONPATH=src python3 benchmarks/distributed.py --gpu --result results/distributed-gpu.json    # and the checks on a GPU
 
 Several copies of both runs train the same model in this process, in turns of some steps each. The median of the ratios of all
-pairs of turns is printed, also for the CPU time, which depends less on other programs. The rank has a process group of its own
-and does what it does with several ranks: it reduces gradients and losses (NCCL on a GPU, gloo on a CPU), and agrees after every
-step on whether to stop. (A single process under torchrun does none of this. It runs the plain loop.) A result file keeps the
-rows of all measurements.
+pairs of turns is printed, also for the CPU time, which depends less on other programs. A single process under torchrun runs the
+plain loop, so its ratio shows the noise of the measurement. With --group the process has a process group of its own and does
+what a rank does with several ranks: it reduces gradients and losses (NCCL on a GPU, gloo on a CPU), and agrees after every step
+on whether to stop. A result file keeps the rows of all measurements.
 """
 
 import argparse
@@ -75,9 +75,10 @@ def measure(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     torch.set_num_threads(1)
     os.environ |= ALONE | {"MASTER_PORT": str(20000 + os.getpid() % 20000)}
     on_gpu = torch.cuda.is_available()
-    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "cpu:gloo")
     with ExitStack() as stack:
-        stack.callback(dist.destroy_process_group)
+        if options.group:
+            dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "cpu:gloo")
+            stack.callback(dist.destroy_process_group)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ranks, device = stack.enter_context(joined(None))
         model = options.model or ("wide_resnet-28-10" if on_gpu else "wide_resnet-10-1")
@@ -88,7 +89,8 @@ def measure(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         for turn in (turn for turns in couples for turn in turns):
             turn()  # warm up, and record CUDA graphs
         pairs = [_take_turns(turns, first=i % 2) for i in range(options.turns) for turns in couples]
-    row: dict[str, Any] = {"model": model, "policy": options.policy, "copies": options.copies, "pairs": len(pairs)}
+    row: dict[str, Any] = {"model": model, "group": options.group, "policy": options.policy, "copies": options.copies}
+    row["pairs"] = len(pairs)
     row |= {"steps_per_turn": options.steps, "plain_copies_cpu_ms": _by_copy(pairs, options.copies, options.steps)}
     for i, clock in enumerate(("wall", "cpu")):
         row[f"{clock}_ms_per_step"] = round(1000 * statistics.median(plain[i] for plain, _ in pairs) / options.steps, 3)
@@ -100,6 +102,7 @@ def main() -> None:
     """Measure, print the ratio, and write it to a result file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="", help="default: wide_resnet-10-1 on a CPU, wide_resnet-28-10 on a GPU")
+    parser.add_argument("--group", action="store_true", help="the process has a process group, as each of several ranks")
     parser.add_argument("--policy", default="random")
     parser.add_argument("--turns", type=int, default=5, help="pairs of turns per copy")
     parser.add_argument("--copies", type=int, default=5, help="copies of both runs: equal runs differ by where their memory is")

@@ -104,7 +104,7 @@ class Model:
 
     def host(self, gpus: int) -> float:
         """What the CPU does in a step: the work of a rank, and the agreement of all whether to go on, a ring over TCP."""
-        row = next(row for row in read("distributed")["cpu"] if row["model"] == "convnet")
+        row = next(row for row in read("distributed")["cpu"] if row["model"] == "convnet" and row["group"])
         return row["wall_ms_per_step"] * (row["wall_ratio"] - 1) + 2 * (gpus - 1) * self.inputs.hop_us / 1000
 
     def read(self, images: float) -> float:
@@ -223,6 +223,7 @@ def measured() -> list[str]:
     rows = [
         [row["model"], f"{row['wall_ms_per_step']:.1f} ms", f"{row['wall_ratio']:.3f}", f"{row['cpu_ratio']:.3f}"]
         for row in read("distributed")["cpu"]
+        if row["group"]
     ]
     lines = table(["model, one CPU core", "step of the plain loop", "one rank, wall time", "one rank, CPU time"], rows)
     lines += ["", "The last two columns are ratios to the plain loop (`results/distributed.json`)."]

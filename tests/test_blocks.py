@@ -24,6 +24,7 @@ from made import make_folder, make_official, make_shards
 from outspan.config import tomllib
 from outspan.reproduce import status
 from outspan.text import backtranslation
+from ranks import free_port
 from reviews import make_reviews
 
 ROOT = Path(__file__).parent.parent
@@ -143,7 +144,7 @@ def run_ranks(words: list[str], tiny_model: Path) -> None:
     at = words.index("outspan")
     launcher = re.sub("--nproc-per-node [0-9]+", "--nproc-per-node X", " ".join(words[1 : at - 1]))
     several = "--nnodes 2" in launcher
-    launcher = launcher.replace("X", "1" if several else "2").replace("node1:29500", "127.0.0.1:29511")
+    launcher = launcher.replace("X", "1" if several else "2").replace("node1:29500", f"127.0.0.1:{free_port()}")
     command = [
         sys.executable,
         "-m",

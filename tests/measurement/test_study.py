@@ -240,7 +240,7 @@ def test_mlps_are_grouped_by_transform_in_several_processes(recipe, tmp_path, mo
     assert len(started) == 2  # data passed as an object is used in this process only
 
 
-def test_on_a_gpu_all_compatible_models_train_in_one_batch(recipe, tmp_path):
+def test_on_one_gpu_all_compatible_models_train_in_one_batch(recipe, tmp_path):
     mine = study.Study(single_transforms(baseline_recipe(recipe, 0.5), ["rotate"])[BASELINE], seeds=range(3), out=tmp_path)
     recipes = single_transforms(baseline_recipe(recipe, 0.5), ["rotate", "invert"])
     recipes["decayed"] = replace(recipes["rotate"], weight_decay=0.1)
@@ -253,6 +253,8 @@ def test_on_a_gpu_all_compatible_models_train_in_one_batch(recipe, tmp_path):
     assert [task for one in mine._batches(tasks) for task in one] == list(tasks)
     for one, title in zip(mine._batches(tasks)[1:3], ("rotate and 1 others, 4 models", "decayed, 2 models"), strict=True):
         assert runs.title_of(one) == title
+    mine.pool = Pool(engine="ray", address="auto")  # of many GPUs
+    assert [len(one) for one in mine._batches(tasks)] == [3, 3, 3, 3]
 
 
 def test_an_image_folder_is_measured(tmp_path):

@@ -46,6 +46,16 @@ def check_close(one, other, tolerance=1e-5):
             torch.testing.assert_close(tensor, other.tensors[name], rtol=tolerance, atol=tolerance, msg=name)
 
 
+def test_one_process_under_torchrun_runs_the_plain_loop(tmp_path, one_thread, monkeypatch):
+    options = SMALL | {"policy": "random", "epochs": 1}
+    plain = train(tmp_path / "plain", 0, **options)
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)  # nothing answers at this port
+    under = train(tmp_path / "under", 0, **options)
+    assert under.tensors.keys() == plain.tensors.keys()
+    assert all(torch.equal(tensor, plain.tensors[name]) for name, tensor in under.tensors.items())
+
+
 def test_1_2_and_4_ranks_agree_with_one_process_after_100_steps(tmp_path, one_thread):
     options = SMALL | GEOMETRIC | {"steps": 100}
     alone = train(tmp_path / "0", 0, **options)

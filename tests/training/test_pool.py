@@ -185,6 +185,39 @@ def test_a_large_unread_result_does_not_keep_its_process_running():
     assert len(errors) == 1
 
 
+killed = threading.Event()
+
+
+def run_until_killed(*, on_step):
+    assert killed.wait(60)
+
+
+def test_a_second_interruption_ends_runs_that_have_not_stopped_yet(monkeypatch):
+    def start():
+        ours, theirs = multiprocessing.Pipe()
+        thread = threading.Thread(target=processes._serve, args=(theirs,))
+        thread.kill = killed.set
+        thread.start()
+        return ours, thread
+
+    @contextmanager
+    def watch(title):
+        answers = iter([True])  # a stop is requested
+
+        def on_step(state):
+            if (answer := next(answers, None)) is None:
+                raise KeyboardInterrupt
+            return answer
+
+        yield on_step
+
+    monkeypatch.setattr(processes, "_start", start)
+    killed.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run_all([("a", run_until_killed), ("b", run_until_killed)], pool=Pool(2), watch=watch)
+    assert killed.is_set()
+
+
 def test_ctrl_c_while_a_process_starts_reaches_only_the_parent():
     ask = "import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
     blocked = []

@@ -118,12 +118,12 @@ class Study:
         run_all(runs, self.pool, **place, watch=self.watch)
 
     def _batches(self, tasks: Mapping[Task, Recipe]) -> list[dict[Task, Recipe]]:
-        """Return which models are trained together: on a GPU as many as possible, on a CPU the seeds of a configuration.
+        """Return which models are trained together: on a GPU as many as possible, otherwise the seeds of a configuration.
 
-        No batch has more models than fit in memory.
+        A cluster may have many GPUs, so its runs are those of a CPU. No batch has more models than fit in memory.
         """
         groups: dict[tuple[Recipe, str], list[Task]] = {}
-        on_gpu = self.device.type == "cuda"
+        on_gpu = self.device.type == "cuda" and self.pool.address is None
         for task, recipe in tasks.items():
             shared = replace(recipe, **{key: getattr(self.baseline, key) for key in MEMBER_KEYS})
             groups.setdefault((shared, "" if on_gpu else task[0]), []).append(task)

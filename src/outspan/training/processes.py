@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
@@ -77,11 +77,15 @@ class Processes:
         """Request, once, that all runs save themselves and stop."""
         if not self.is_requested:
             self.is_requested = self.is_stopping = True
-            _request_stop(self.active)
+            for pipe in self.active:
+                _send(pipe, None)
 
     def end(self) -> None:
-        """Request a stop of all runs, and wait until all processes have ended."""
-        _request_stop(self.active)
+        """Request a stop of all runs, and wait until all processes have ended. Kill those that were requested to stop before."""
+        if self.is_requested:
+            for process, _ in self.active.values():
+                process.kill()
+        self.request_stop()
         for pipe, (process, _) in self.active.items():
             _drain(pipe)
             process.join()
@@ -101,11 +105,6 @@ def _start() -> tuple[Any, Any]:
 def _send(pipe: Any, task: tuple[int, Job] | None) -> None:
     with suppress(ConnectionError):  # the process was killed: reading from its pipe reports it
         pipe.send(task)
-
-
-def _request_stop(pipes: Iterable[Any]) -> None:
-    for pipe in pipes:
-        _send(pipe, None)
 
 
 def _drain(pipe: Any) -> None:

@@ -15,6 +15,7 @@ from outspan.training import Progress, lock
 from outspan.training.engine import Job, portable
 
 _PAUSE = 0.5  # seconds between two reports of a run
+_PROCESS_PATIENCE = lock.patience
 _NODE_PATIENCE = 120.0  # seconds: a file server keeps the locks of a lost node longer than a system those of a process
 
 
@@ -70,8 +71,7 @@ def work(board: Any, number: int, run: Job, driver: Driver, is_repeated: bool) -
     """Return the result of a run, or its error."""
     try:
         _prepare(board, driver)
-        if is_repeated:
-            lock.patience = _NODE_PATIENCE
+        lock.patience = _NODE_PATIENCE if is_repeated else _PROCESS_PATIENCE  # a worker executes several runs
         return run(on_step=_Report(board, number))
     except Exception as error:  # the driver raises it
         return portable(error)

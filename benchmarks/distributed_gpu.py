@@ -99,8 +99,9 @@ def check_shared_gpu(root: Path, limit: float, *, device: str) -> dict[str, Any]
 def measure_overhead(root: Path, limit: float, *, device: str) -> dict[str, Any]:
     """Measure the cost of one rank in a process of its own, with `distributed.py`."""
     result = root / "overhead.json"
-    arguments = ["--group", "--copies", "3", "--turns", "5"] if device == "cuda" else ["--group", "--copies", "1", "--model", "mlp"]
-    run_limited([sys.executable, str(Path(__file__).with_name("distributed.py")), *arguments, "--result", str(result)], limit)
+    arguments = ["--copies", "3", "--turns", "5"] if device == "cuda" else ["--copies", "1", "--model", "mlp"]
+    script = str(Path(__file__).with_name("distributed.py"))
+    run_limited([sys.executable, script, "--group", *arguments, "--result", str(result)], limit)
     return json.loads(result.read_text())[device][0]
 
 

@@ -81,7 +81,7 @@ class Processes:
                 _send(pipe, None)
 
     def end(self) -> None:
-        """Request a stop of all runs, and wait until all processes have ended. Kill those that were requested to stop before."""
+        """Request a stop of all runs, and wait until all processes have ended. If it was requested before, kill them."""
         if self.is_requested:
             for process, _ in self.active.values():
                 process.kill()

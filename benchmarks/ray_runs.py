@@ -1,12 +1,11 @@
 """The time of many runs on Ray against that of local processes: 8 runs on 2 workers, with one thread each.
 
-    python benchmarks/ray_runs.py                             # about 7 minutes on 2 cores; needs pip install '.[ray]'
-    python benchmarks/ray_runs.py --result results/ray.json
-    python benchmarks/ray_runs.py --seconds 2 --turns 1       # does the script run?
+    python benchmarks/ray_runs.py --result results/ray.json   # about 10 minutes on 2 cores; needs pip install '.[ray]'
+    python benchmarks/ray_runs.py --parts kill --seconds 2    # one part, with short runs
 
-The same `outspan compare` is timed with `--jobs 2` and with `--engine ray --address …`, in turns, from start to end. The
-Ray cluster of this machine has two nodes with one worker each, and has been started before. At the end a worker is killed with
--9 half way: the finished runs must not change, and the accuracies must be the same.
+Part time: the same `outspan compare` is timed with `--jobs 2` and with `--engine ray --address …`, in turns, from start to end.
+The Ray cluster of this machine has two nodes with one worker each, and has been started before. Part kill: a worker is killed
+with -9 half way. The finished runs must not change, and the accuracies must be the same.
 """
 
 import argparse
@@ -18,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,24 @@ def workers(ray: Cluster) -> list[int]:
     return [pid for pid, name in processes(ray.mark).items() if name.startswith("ray::random, seed")]
 
 
-def kill_a_worker(epochs: int, out: Path, ray: Cluster) -> dict[str, Any]:
+def measure_times(epochs: int, root: Path, ray: Cluster, turns: int) -> dict[str, Any]:
+    """Return the times of both engines, which take turns, and whether the accuracies are the same."""
+    engines = {"local": ("--jobs", "2"), "ray": ("--engine", "ray", "--address", ray.address)}
+    times: dict[str, list[float]] = {"local": [], "ray": []}
+    for turn in range(turns):
+        for name in list(engines)[:: 1 if turn % 2 == 0 else -1]:
+            times[name].append(round(time_command(epochs, root / f"{name}{turn}", *engines[name]), 1))
+    shortest = min(seconds_of(path) for path in root.glob("*/random-*"))
+    same = all(accuracies(root / f"{name}{turn}") == accuracies(root / "local0") for name in engines for turn in range(turns))
+    ratio = statistics.median(times["ray"]) / statistics.median(times["local"])
+    result = {"epochs": epochs, "shortest_run_seconds": round(shortest, 1), "seconds": times, "ratio": round(ratio, 3)}
+    return result | {"bar": BAR, "same_accuracies": same}
+
+
+def kill_a_worker(epochs: int, root: Path, ray: Cluster) -> dict[str, Any]:
     """Kill a worker when half of the runs have ended, and return how many finished runs have changed."""
+    finish(compare(epochs, root / "whole", "--jobs", "2"))
+    out = root / "killed"
     process = compare(epochs, out, "--engine", "ray", "--address", ray.address)
 
     def finished() -> dict[Path, int]:
@@ -89,34 +105,29 @@ def kill_a_worker(epochs: int, out: Path, ray: Cluster) -> dict[str, Any]:
     finish(process)
     after = finished()
     changed = sum(after[path] != modified for path, modified in before.items())
-    return {"finished_before": len(before), "finished_runs_changed": changed, "finished": len(after)}
+    result = {"epochs": epochs, "finished_before": len(before), "finished_runs_changed": changed, "finished": len(after)}
+    return result | {"same_accuracies": accuracies(out) == accuracies(root / "whole")}
 
 
 def main() -> None:
-    """Measure, print the ratio, and write it to a result file."""
+    """Measure the parts, print them, and add them to a result file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default="time,kill", help="comma-separated: time, kill")
     parser.add_argument("--seconds", type=float, default=25.0, help="training time of a run; the bar is for at least 20")
     parser.add_argument("--turns", type=int, default=2, help="how often each engine is timed")
     parser.add_argument("--result", type=Path, help="JSON file to write")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, cluster() as ray:
-        root = Path(folder)
-        epochs = epochs_for(options.seconds, root)
-        engines = {"local": ("--jobs", "2"), "ray": ("--engine", "ray", "--address", ray.address)}
-        times: dict[str, list[float]] = {"local": [], "ray": []}
-        for turn in range(options.turns):
-            for name in list(engines)[:: 1 if turn % 2 == 0 else -1]:
-                times[name].append(round(time_command(epochs, root / f"{name}{turn}", *engines[name]), 1))
-        killed = kill_a_worker(epochs, root / "killed", ray)
-        killed["same_accuracies"] = accuracies(root / "killed") == accuracies(root / "local0")
-        shortest = min(seconds_of(path) for path in root.glob("*/random-*"))
-        same = all(accuracies(root / f"ray{turn}") == accuracies(root / "local0") for turn in range(options.turns))
-    ratio = statistics.median(times["ray"]) / statistics.median(times["local"])
-    result = {"runs": RUNS, "workers": 2, "epochs": epochs, "shortest_run_seconds": round(shortest, 1), "seconds": times}
-    result |= {"ratio": round(ratio, 3), "bar": BAR, "same_accuracies": same, "worker_killed": killed}
-    print(json.dumps(result, indent=2))
-    if options.result:
-        options.result.write_text(json.dumps({"machine": machine("ray"), **result}, indent=2) + "\n")
+    measures = {"time": partial(measure_times, turns=options.turns), "kill": kill_a_worker}
+    for part in options.parts.split(","):
+        with tempfile.TemporaryDirectory() as folder, cluster() as ray:
+            root = Path(folder)
+            epochs, load = epochs_for(options.seconds, root), os.getloadavg()[0]
+            measured = measures[part](epochs, root, ray)
+        measured = {"runs": RUNS, "workers": 2, **measured, "load_before": round(load, 2), "machine": machine("ray")}
+        print(f"{part}: {json.dumps(measured, indent=2)}", flush=True)
+        if options.result:
+            results = json.loads(options.result.read_text()) if options.result.exists() else {}
+            options.result.write_text(json.dumps({**results, part: measured}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

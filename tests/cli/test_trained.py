@@ -42,15 +42,23 @@ def test_train_then_evaluate(tiny, tmp_path, run):
     lines = run("predict", out, tmp_path / "dark.png", tmp_path / "light.png").splitlines()
     assert [line.split()[1] for line in lines] == ["0", "1"]
     report = run("evaluate", out)
-    assert "accuracy 100.00 % of 60 test images" in report
-    assert report.splitlines()[-1].split() == ["1", "30", "100.00", "0", "30"]
+    assert report.splitlines()[-1].split() == ["1", "30", "100.00", "100.00", "100.00", "0", "30"]
     assert report.startswith(f"tested on the test split of {tiny}, 60 images\n")
+    assert "\naccuracy                            100.00  100.00 to 100.00" in report
+    assert "top-5" not in report  # there are only two classes
     result = json.loads(run("evaluate", out, "--json"))
+    ece, calibration = result.pop("ece"), result.pop("calibration")
+    ends = result["intervals"].pop("ece")
+    assert 0 <= ends[0] <= ece <= ends[1] < 0.5
+    assert sum(part["samples"] for part in calibration) == 60
+    perfect = {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 30}
+    fractions = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "auroc")
     assert result == {
         "tested": {"data": str(tiny), "part": "test split", "count": 60, "trained_on": 0},
-        "accuracy": 1.0,
-        "balanced_accuracy": 1.0,
-        "classes": {"0": 1.0, "1": 1.0},
+        **dict.fromkeys(fractions, 1.0),
+        "top5": None,
+        "intervals": {name: [1.0, 1.0] for name in fractions},
+        "classes": {"0": perfect, "1": perfect},
         "confusion": [[30, 0], [0, 30]],
     }
     assert "it is written by a policy that keeps fewer" in run("compositions", out, "-o", tmp_path / "c.png", code=2)
@@ -92,13 +100,10 @@ def test_evaluate_accepts_other_data_with_the_same_classes(tiny, trained, tmp_pa
     other = tmp_path / "other.npz"
     np.savez(other, **arrays | {"test_images": arrays["test_images"][:40], "test_labels": 1 - arrays["test_labels"][:40]})
     result = json.loads(run("evaluate", trained, "--data", other, "--json"))
-    assert result == {
-        "tested": {"data": str(other), "part": "test split", "count": 40, "trained_on": 0},
-        "accuracy": 0.0,
-        "balanced_accuracy": 0.0,
-        "classes": {"0": 0.0, "1": 0.0},
-        "confusion": [[0, 20], [20, 0]],
-    }
+    assert result["tested"] == {"data": str(other), "part": "test split", "count": 40, "trained_on": 0}
+    assert [result[name] for name in ("accuracy", "balanced_accuracy", "macro_f1", "auroc")] == [0.0] * 4
+    assert [scores["recall"] for scores in result["classes"].values()] == [0.0, 0.0]
+    assert result["confusion"] == [[0, 20], [20, 0]]
     for part in ("train", "test"):
         for name in ("good", "bad"):
             (tmp_path / "texts" / part / name).mkdir(parents=True)
@@ -127,11 +132,13 @@ def test_evaluate_accepts_a_folder_without_all_classes(tmp_path, run, capsys):
     assert "set: no longer exists; pass --data with its new path" in run("evaluate", tmp_path / "run", code=2)
     shutil.rmtree(tmp_path / "moved" / "val" / "n01443537")
     output = run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val")
-    assert "of 3 test images" in output
+    assert "tested on all 3 images" in output
     result = json.loads(run("evaluate", tmp_path / "run", "--data", tmp_path / "moved" / "val", "--json"))
-    assert result["balanced_accuracy"] == result["classes"]["n01440764"]  # the mean over the classes in the folder
-    assert result["classes"]["n01443537"] is None
-    assert output.splitlines()[-1].split() == ["n01443537", "0", "0", "0"]  # no images, so no accuracy
+    recalls = {name: scores["recall"] for name, scores in result["classes"].items()}
+    assert result["balanced_accuracy"] == recalls["n01440764"]  # the mean over the classes in the folder
+    assert recalls["n01443537"] is None
+    assert result["auroc"] is None  # there is nothing to tell apart
+    assert output.splitlines()[-1].split()[:2] == ["n01443537", "0"]  # the last, because it has no images and no recall
 
 
 def test_a_run_on_a_folder_without_splits_is_tested_on_its_held_out_images(tmp_path, run):
@@ -155,7 +162,8 @@ def test_a_run_on_a_folder_without_splits_is_tested_on_its_held_out_images(tmp_p
     assert output.startswith(f"tested on all 51 images of {tmp_path}/copy; the run was trained on {52 - len(tested)} of them\n")
     (tmp_path / "new").mkdir()
     (tmp_path / "copy").rename(tmp_path / "new" / "test")  # the whole folder is a test split
-    assert "of 51 test images" in run("evaluate", tmp_path / "run", "--data", tmp_path / "new")
+    assert "tested on the test split of" in (output := run("evaluate", tmp_path / "run", "--data", tmp_path / "new"))
+    assert "new, 51 images" in output
     for i in range(40):  # add images
         shutil.copy(tmp_path / "set" / "dark" / "0.png", tmp_path / "set" / "dark" / f"new-{i}.png")
     with pytest.warns(UserWarning, match="set: has changed since the run"):
@@ -185,7 +193,24 @@ def test_balanced_accuracy_counts_rare_classes(tiny, trained, tmp_path, run):
     images[-10:-1] = 255 - images[-10:-1]  # nine of the ten light images become dark
     np.savez(tmp_path / "other.npz", **arrays | {"test_images": images, "test_labels": labels})
     output = run("evaluate", trained, "--data", tmp_path / "other.npz")
-    assert "accuracy 77.50 % of 40 test images, balanced accuracy 55.00 %" in output  # 31 of 40; mean of 30 of 30 and 1 of 10
+    rows = [line.split()[:3] for line in output.splitlines()]
+    assert ["accuracy", "77.50"] in [row[:2] for row in rows]  # 31 of 40
+    assert ["balanced", "accuracy", "55.00"] in rows  # mean of 30 of 30 and 1 of 10
+    assert [line.split()[:4] for line in output.splitlines()[-2:]] == [
+        ["1", "10", "10.00", "100.00"],
+        ["0", "30", "100.00", "76.92"],
+    ]
+
+
+def test_evaluate_writes_its_numbers_and_figures(trained, tmp_path, run):
+    output = run("evaluate", trained, "-o", tmp_path / "out")
+    names = ("evaluation.json", "reliability.png", "confusion.png")
+    assert output.splitlines()[-3:] == [f"wrote {tmp_path / 'out' / name}" for name in names]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(names)
+    assert json.loads((tmp_path / "out" / "evaluation.json").read_text()) == json.loads(run("evaluate", trained, "--json"))
+    assert pixels(tmp_path / "out" / "reliability.png").shape[:2] == (900, 750)
+    message = run("evaluate", trained, "-o", tmp_path / "out" / "confusion.png", code=2)
+    assert "out must be the path of a folder, got the file" in message
 
 
 def test_evaluate_warns_of_an_unfinished_run(tiny, tmp_path, run_command):

@@ -200,7 +200,7 @@ def test_numbers_and_arrays_of_numpy(keys, tmp_path, unchecked):
 def compared(equal: str, *seconds: dict[str, float]) -> Comparison:
     """Return a comparison with the given training seconds, by budget (1, 2, …) and policy."""
     results = [
-        {name: PolicyResult((0.5,), 0.5, 0.0, 10, 1.0, value, ((0.5,),), (10,)) for name, value in by_policy.items()}
+        {name: PolicyResult((0.5,), (0.5,), 0.5, 0.0, 10, 1.0, value, ((0.5,),), (10,)) for name, value in by_policy.items()}
         for by_policy in seconds
     ]
     return Comparison(Recipe(), dict(enumerate(results, 1)), 0.1, equal)

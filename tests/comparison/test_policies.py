@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import outspan
@@ -25,7 +26,7 @@ def test_the_result_agrees_with_the_runs_and_the_stored_file(tiny, tmp_path):
         assert entry.mean == pytest.approx(sum(entry.accuracies) / 2)
     stored = json.loads((out / "comparison.json").read_text())
     assert stored == result.as_dict()
-    assert set(stored) == {"recipe", "equal", "seeds", "policies", "budgets", "differences", "warnings"}
+    assert set(stored) == {"recipe", "equal", "metric", "seeds", "policies", "budgets", "differences", "warnings"}
     assert set(stored["policies"]["none"]) == {"test_accuracy", "mean", "std", "steps", "epochs", "seconds"}
     assert {"policy", "seed"}.isdisjoint(stored["recipe"])
     assert len(result.figure().axes[0].get_lines()) == 2
@@ -46,6 +47,25 @@ def test_the_command_prints_the_result_of_the_function(tiny, tmp_path, run):
         )
     assert all(sentence in printed for sentence in result.verdicts)
     assert sorted(path.stat().st_mtime_ns for path in out.glob("*/step-*.safetensors")) == before  # nothing was trained again
+
+
+def test_policies_are_compared_by_another_metric(tiny, tmp_path, run):
+    out, options = tmp_path / "compared", ("--set", "epochs=1", "--set", "batch=20", "--set", "lr=0.001")
+    command = ("compare", "--data", tiny, "--model", "mlp", "--policies", "none,random", "--seeds", "2", *options, "-o", out)
+    printed = run(*command, "--metric", "macro_f1")
+    stored = json.loads((out / "comparison.json").read_text())
+    assert stored["metric"] == "macro_f1"
+    for policy, entry in stored["policies"].items():
+        values = [outspan.evaluate(out / f"{policy}-{seed}", device="cpu").metrics.macro_f1 for seed in range(2)]
+        assert entry["test_macro_f1"] == values != entry["test_accuracy"]
+        assert (entry["mean"], entry["std"]) == pytest.approx((np.mean(values), np.std(values, ddof=1)))
+        assert f"{100 * entry['mean']:.2f} ± {100 * entry['std']:.2f}" in printed
+    assert "test macro_f1, %" in printed
+    assert "\nBy macro_f1:\n" in printed
+    by_seed = np.array([entry["test_macro_f1"] for entry in stored["policies"].values()])
+    assert stored["differences"][0]["mean"] == pytest.approx(abs(np.diff(by_seed.mean(1))[0]))
+    assert "metric 'top5' is not defined for" in run(*command, "--metric", "top5", code=2)
+    assert "unknown metric 'ece' (known: accuracy, top5" in run(*command, "--metric", "ece", code=2)
 
 
 def test_a_recipe_file_and_wrong_arguments(tiny, tmp_path, unchecked):

@@ -43,6 +43,9 @@ def compare_command(
     ] = "epochs",
     minutes: Annotated[float | None, typer.Option(help="With --equal time: minutes of training of each run.")] = None,
     budgets: Annotated[str, typer.Option(help="With --equal time: multiples of the time, e.g. 1,2,4.")] = "1",
+    metric: Annotated[
+        str, typer.Option(help="Test metric of the table: accuracy, top5, balanced_accuracy, macro_f1, weighted_f1 or auroc.")
+    ] = "accuracy",
     changes: Set = None,
     jobs: Jobs = 1,
     engine: EngineName = "local",
@@ -70,6 +73,7 @@ def compare_command(
         equal=equal,
         minutes=minutes,
         budgets=_parse_budgets(budgets),
+        metric=metric,
         jobs=jobs,
         engine=engine,
         address=address,
@@ -81,7 +85,7 @@ def compare_command(
     for multiple, entries in sorted(result.budgets.items()):
         if len(result.budgets) > 1:
             echo(f"budget {multiple:g}")
-        Console().print(_table(entries))
+        Console().print(_table(entries, metric))
     for sentence in (*result.warnings, *result.verdicts):
         echo(sentence)
     if seeds > 1 and len(result.policies) > 1:
@@ -100,11 +104,11 @@ def _parse_budgets(text: str) -> list[float]:
         raise ValueError(f"--budgets must be numbers separated by commas, e.g. 1,2,4, got {text!r}") from None
 
 
-def _table(entries: Mapping[str, PolicyResult]) -> Table:
+def _table(entries: Mapping[str, PolicyResult], metric: str) -> Table:
     """Return the table of the policies of one budget."""
     from rich.table import Table
 
-    columns = ("policy", "test accuracy, %", "epochs", "steps", "seconds per run")
+    columns = ("policy", f"test {metric}, %", "epochs", "steps", "seconds per run")
     table = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for policy, entry in entries.items():
         std = f" ± {100 * entry.std:.2f}" if len(entry.accuracies) > 1 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from outspan.cli.options import SkipBad
 from outspan.cli.output import echo, echo_error, printable
-from outspan.files import write_whole
+from outspan.files import output_folder, write_json, write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,16 +28,20 @@ def evaluate(
             "of class folders, is used completely."
         ),
     ] = "",
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for evaluation.json, reliability.png and confusion.png.")
+    ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: accuracy, balanced accuracy, accuracy per class and confusion matrix.")
+        bool, typer.Option("--json", help="Print JSON: all metrics with their intervals, scores per class, confusion matrix.")
     ] = False,
     skip_bad: SkipBad = 0,
 ) -> None:
-    """Print the accuracy of a run on its test data.
+    """Print how well a run classifies its test data.
 
-    Also prints the balanced accuracy, the accuracy per class and the confusion matrix.
+    Prints accuracy, top-5 accuracy, balanced accuracy, F1, AUROC and calibration error, with 95 % bootstrap intervals over
+    test samples. Then prints recall, precision and F1 of each class, those with the most errors first, and the confusions.
 
-    Example: outspan evaluate runs/first
+    Example: outspan evaluate runs/first -o runs/first/evaluation
 
     Example: outspan evaluate runs/first --data path/to/other/folder
     """
@@ -46,7 +51,7 @@ def evaluate(
     from outspan.training.evaluate import evaluate
     from outspan.training.trained import load
 
-    trained = load(run)
+    trained, folder = load(run), None if out is None else output_folder(out)
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("evaluating", total=None)
@@ -55,18 +60,49 @@ def evaluate(
         )
     if not trained.is_finished:
         echo(f"outspan: {run} is not finished: step {trained.step} of {trained.steps}", err=True)
+    written = [] if folder is None else _write_evaluation(folder, result)
     if as_json:
         echo(json.dumps(_as_json(result)))
         return
-    count, noun = len(result.tested.data.test), trained.noun
     echo(f"tested on {result.tested}")
-    echo(
-        f"accuracy {100 * result.accuracy:.2f} % of {count} test {noun}, "
-        f"balanced accuracy {100 * result.balanced_accuracy:.2f} %"
-    )
-    echo("rows: true class, columns: predicted class")
     console = Console()
-    console.print(_confusion_table(result, console.width), markup=False)
+    console.print(_metrics_table(result))
+    echo("rows: true class, columns: predicted class")
+    console.print(_class_table(result, console.width), markup=False)
+    for path in written:
+        echo(f"wrote {path}")
+
+
+_METRIC_NAMES = {
+    "accuracy": "accuracy",
+    "top5": "top-5 accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "F1, mean over classes",
+    "weighted_f1": "F1, weighted by class size",
+    "auroc": "AUROC, each class against the rest",
+    "ece": "calibration error (ECE)",
+}
+
+
+def _write_evaluation(folder: Path, result: Evaluation) -> list[Path]:
+    """Write an evaluation as JSON, and its two figures. Return the paths."""
+    from math import nan
+
+    from outspan.figures.evaluation import confusion_figure, reliability_figure
+
+    bins = result.calibration
+    counts = [one.samples for one in bins]
+    confidences = [nan if one.confidence is None else one.confidence for one in bins]
+    accuracies = [nan if one.accuracy is None else one.accuracy for one in bins]
+    figures = {
+        "reliability.png": reliability_figure(counts, confidences, accuracies, result.metrics.ece),
+        "confusion.png": confusion_figure(result.confusion.tolist(), [printable(name) for name in result.run.classes]),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "evaluation.json", _as_json(result))
+    for name, figure in figures.items():
+        write_whole(folder / name, lambda partial, figure=figure: figure.savefig(partial, format="png"))
+    return [folder / name for name in ("evaluation.json", *figures)]
 
 
 def _as_json(result: Evaluation) -> dict[str, object]:
@@ -78,28 +114,46 @@ def _as_json(result: Evaluation) -> dict[str, object]:
             "count": len(tested.data.test),
             "trained_on": tested.trained_on,
         },
-        "accuracy": result.accuracy,
-        "balanced_accuracy": result.balanced_accuracy,
-        "classes": dict(result.by_class),
+        **asdict(result.metrics),
+        "intervals": {name: list(ends) for name, ends in result.intervals.items()},
+        "classes": {name: scores._asdict() for name, scores in result.scores.items()},
         "confusion": result.confusion.tolist(),
+        "calibration": [one._asdict() for one in result.calibration],
     }
 
 
-def _confusion_table(result: Evaluation, width: int) -> Table:
-    """Return the confusion matrix; if it is wider than the terminal, the most frequent mistake per class instead."""
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.2f}"
+
+
+def _metrics_table(result: Evaluation) -> Table:
+    """Return the metrics that are defined, with their intervals."""
     from rich.table import Table
 
-    classes = [printable(name) for name in result.by_class]
-    is_whole = sum(len(name) + 2 for name in classes) + 30 <= width
+    table = Table("", "%", "95 % interval", box=None, pad_edge=False)
+    for name, value in asdict(result.metrics).items():
+        if value is not None:
+            interval = " to ".join(map(_percent, result.intervals.get(name, ())))
+            table.add_row(_METRIC_NAMES[name], _percent(value), interval)
+    return table
+
+
+def _class_table(result: Evaluation, width: int) -> Table:
+    """Return the scores of each class and its confusions; only the most frequent one if all are wider than the terminal."""
+    from rich.table import Table
+
+    classes = [printable(name) for name in result.run.classes]
+    is_whole = sum(len(name) + 2 for name in classes) + 50 <= width
     columns = classes if is_whole else ["most often predicted as"]
-    table = Table("class", "count", "accuracy, %", *columns, box=None, pad_edge=False)
-    rows = zip(classes, result.by_class.values(), result.confusion.tolist(), strict=True)
-    for i, (name, accuracy, counts) in enumerate(rows):
-        mistakes = [0 if j == i else count for j, count in enumerate(counts)]
+    table = Table("class", "count", "recall, %", "precision, %", "F1, %", *columns, box=None, pad_edge=False)
+    places, confusion = {name: i for i, name in enumerate(result.run.classes)}, result.confusion.tolist()
+    for name, scores in result.scores.items():
+        counts = confusion[place := places[name]]
+        mistakes = [0 if i == place else count for i, count in enumerate(counts)]
         worst = max(range(len(counts)), key=mistakes.__getitem__)
         mistake = f"{classes[worst]} ({mistakes[worst]})" if any(mistakes) else ""
-        percent = "" if accuracy is None else f"{100 * accuracy:.2f}"
-        table.add_row(name, str(sum(counts)), percent, *(map(str, counts) if is_whole else [mistake]))
+        percents = map(_percent, (scores.recall, scores.precision, scores.f1))
+        table.add_row(classes[place], str(scores.support), *percents, *(map(str, counts) if is_whole else [mistake]))
     return table
 
 

@@ -14,11 +14,12 @@ from outspan.comparison.equal_time import plan_budget
 from outspan.comparison.result import FILE as RESULT_FILE
 from outspan.comparison.result import Comparison, PolicyResult, summarize
 from outspan.config import Recipe, build_recipe
+from outspan.data.dataset import Data
 from outspan.data.sets import load_for, noun_of
 from outspan.devices import find_device
 from outspan.files import output_folder
 from outspan.limits import check_positive, check_whole
-from outspan.messages import shown
+from outspan.messages import shown, unknown
 from outspan.policies.table import (
     check_noun,
     check_recipe,
@@ -29,8 +30,13 @@ from outspan.policies.table import (
 )
 from outspan.recipe_keys import RecipeKeys
 from outspan.training import checkpoint
+from outspan.training.evaluate import evaluate
+from outspan.training.metrics import METRIC_NAMES
 from outspan.training.pool import Pool, Watch, no_progress, run_all, run_with_title
+from outspan.training.run import Summary
 from outspan.training.train import train
+
+_METRICS = tuple(name for name in METRIC_NAMES if name != "ece")  # those of which more is better
 
 
 def compare(
@@ -42,6 +48,7 @@ def compare(
     equal: str = "epochs",
     minutes: float | None = None,
     budgets: Iterable[float] = (1,),
+    metric: str = "accuracy",
     step_seconds: Mapping[str, float] | None = None,
     jobs: int = 1,
     engine: str = "local",
@@ -75,6 +82,8 @@ def compare(
         equal: What all policies have in common: "epochs" or "time".
         minutes: With `equal="time"`, the training time of each run, instead of that of the recipe's epochs.
         budgets: With `equal="time"`, multiples of this time. The comparison is repeated for each of them.
+        metric: By which test metric policies are compared, e.g. "macro_f1" for imbalanced data. All but "ece" of
+            `evaluate(...).metrics` are allowed. For another one than the accuracy, the trained models are evaluated once more.
         step_seconds: With `equal="time"`, the seconds of a step by policy. By default they are measured.
         jobs: Number of parallel processes, with one thread each.
         engine: Where to train: "local" for processes of this machine, "ray" for Ray.
@@ -91,6 +100,8 @@ def compare(
     """
     check_keys(keys)
     check_whole("seeds", seeds, 1)
+    if metric not in _METRICS:
+        raise unknown("metric", metric, _METRICS)
     pool = Pool(jobs, engine, address, gpus_per_run)
     names = _policy_names(policies)
     multiples = _check_time(equal, minutes, budgets, step_seconds, names)
@@ -111,17 +122,34 @@ def compare(
     order = sorted(planned, key=lambda key: (-key[0], not find_policy(key[1]).uses_model))
     for (multiple, policy), seed in itertools.product(order, range(seeds)):
         title = f"{policy}, seed {seed}" + ("" if multiple == 1 else f", budget {multiple:g}")
-        options = {"out": _folder_of(folder, multiple) / f"{policy}-{seed}", "device": device, "skip_bad": skip_bad}
+        options = {"out": _run_folder(folder, multiple, policy, seed), "device": device, "skip_bad": skip_bad}
         job = partial(train, replace(planned[multiple, policy], seed=seed), **options)
         tasks[multiple, policy, seed] = title, partial(run_with_title, title, job)
     done = run_all(list(tasks.values()), pool, device=device, out=folder, recipes=recipes.values(), watch=watch)
     summaries = dict(zip(tasks, done, strict=True))
-    results: dict[float, dict[str, PolicyResult]] = {multiple: {} for multiple, _ in planned}
-    for multiple, policy in planned:
-        results[multiple][policy] = summarize([summaries[multiple, policy, seed] for seed in range(seeds)])
-    result = Comparison(shared, results, max(run.chance for run in summaries.values()), equal)
+    values = {key: run.accuracy for key, run in summaries.items()}
+    if metric != "accuracy":
+        data = load_for(shared, skip_bad=skip_bad)
+        values = {key: _evaluate(_run_folder(folder, *key), metric, data, device) for key in tasks}
+    results = _by_budget(planned, range(seeds), summaries, values)
+    result = Comparison(shared, results, max(run.chance for run in summaries.values()), equal, metric)
     result.save(folder)
     return result
+
+
+def _by_budget(
+    planned: Iterable[tuple[float, str]],
+    seeds: Iterable[int],
+    summaries: Mapping[tuple[float, str, int], Summary],
+    values: Mapping[tuple[float, str, int], float],
+) -> dict[float, dict[str, PolicyResult]]:
+    """Return the result of each policy by budget, from the summary and the value of the metric of each run."""
+    results: dict[float, dict[str, PolicyResult]] = {}
+    for multiple, policy in planned:
+        keys = [(multiple, policy, seed) for seed in seeds]
+        result = summarize([summaries[key] for key in keys], [values[key] for key in keys])
+        results.setdefault(multiple, {})[policy] = result
+    return results
 
 
 def check_keys(keys: Collection[str]) -> None:
@@ -171,9 +199,17 @@ def _check_folder(folder: Path, equal: str, runs: Iterable[str]) -> None:
         raise ValueError(f"{folder}: contains runs that were not trained at equal time; choose another folder")
 
 
-def _folder_of(out: Path, multiple: float) -> Path:
-    """Return the folder of the runs of a budget."""
-    return out if multiple == 1 else out / f"budget-{multiple:g}"
+def _run_folder(out: Path, multiple: float, policy: str, seed: int) -> Path:
+    """Return the folder of a run. Those of other budgets than the first are in a folder of their own."""
+    return (out if multiple == 1 else out / f"budget-{multiple:g}") / f"{policy}-{seed}"
+
+
+def _evaluate(run: Path, metric: str, data: Data, device: str) -> float:
+    """Return a metric of a trained model on the test split."""
+    value = getattr(evaluate(run, splits=data, device=device).metrics, metric)
+    if value is None:
+        raise ValueError(f"metric {metric!r} is not defined for {data.name}, with {len(data.classes)} classes: choose another")
+    return value
 
 
 def _policy_names(policies: str | Sequence[str]) -> list[str]:

@@ -22,7 +22,8 @@ class PolicyResult:
     """The runs of one policy with one budget."""
 
     accuracies: tuple[float, ...]  # on the test split after the last step, by seed
-    mean: float
+    values: tuple[float, ...]  # of the metric of the comparison, by seed; the accuracies by default
+    mean: float  # of the values
     std: float  # the sample standard deviation over seeds, 0 for one seed
     steps: int
     epochs: float
@@ -39,6 +40,7 @@ class Comparison:
     budgets: Mapping[float, Mapping[str, PolicyResult]]  # by multiple of the recipe's length, and policy
     chance: float  # the accuracy of always predicting the most frequent class of the test split
     equal: str = "epochs"  # what all policies have in common: "epochs" or "time"
+    metric: str = "accuracy"  # by which policies are compared, on the test split
 
     @property
     def policies(self) -> Mapping[str, PolicyResult]:
@@ -48,14 +50,17 @@ class Comparison:
     @property
     def differences(self) -> list[Difference]:
         """The difference of every two policies at the largest budget, paired by seed."""
-        return compute_differences({name: result.accuracies for name, result in self.policies.items()})
+        return compute_differences({name: result.values for name, result in self.policies.items()})
 
     @property
     def verdicts(self) -> tuple[str, ...]:
         """Sentences about the largest budget: which policy leads and which trail, by how much, and which to use."""
         accuracies = {name: result.accuracies for name, result in self.policies.items()}
+        values = {name: result.values for name, result in self.policies.items()}
         budget = f"At budget {max(self.budgets):g}:" if len(self.budgets) > 1 else ""
-        return tuple(line for line in (budget, *describe_lead(accuracies), describe_chance(accuracies, self.chance)) if line)
+        metric = f"By {self.metric}:" if self.metric != "accuracy" else ""
+        lines = (budget, metric, *describe_lead(values), describe_chance(accuracies, self.chance))
+        return tuple(line for line in lines if line)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -77,9 +82,10 @@ class Comparison:
         return {
             "recipe": shared,
             "equal": self.equal,
+            "metric": self.metric,
             "seeds": list(range(count)),
-            "policies": _as_dict(self.policies),
-            "budgets": {f"{multiple:g}": _as_dict(results) for multiple, results in self.budgets.items()},
+            "policies": _as_dict(self.policies, self.metric),
+            "budgets": {f"{multiple:g}": _as_dict(results, self.metric) for multiple, results in self.budgets.items()},
             "warnings": list(self.warnings),
             "differences": [asdict(one) | {"significant": one.significant} for one in self.differences],
         }
@@ -106,23 +112,26 @@ class Comparison:
         points: dict[str, list[tuple[float, float, float]]] = {name: [] for name in self.policies}
         for _, results in sorted(self.budgets.items()):
             for name, result in results.items():
-                points[name].append((result.seconds, result.mean, result.std))
+                points[name].append((result.seconds, *mean_and_std(result.accuracies)))
         return frontier_figure(points)
 
 
-def summarize(runs: Sequence[Summary]) -> PolicyResult:
-    """Return the result of the runs of one policy, one per seed."""
+def summarize(runs: Sequence[Summary], values: Sequence[float]) -> PolicyResult:
+    """Return the result of the runs of one policy, one per seed. `values` are those of the metric of the comparison."""
     accuracies = tuple(run.accuracy for run in runs)
     curves = tuple(tuple(row["test_accuracy"] for row in run.metrics) for run in runs)
     seconds = mean_and_std([run.seconds for run in runs])[0]
     evaluated = tuple(int(row["step"]) for row in runs[0].metrics)
-    return PolicyResult(accuracies, *mean_and_std(accuracies), runs[0].steps, runs[0].epochs, seconds, curves, evaluated)
+    return PolicyResult(
+        accuracies, tuple(values), *mean_and_std(values), runs[0].steps, runs[0].epochs, seconds, curves, evaluated
+    )
 
 
-def _as_dict(results: Mapping[str, PolicyResult]) -> dict[str, object]:
+def _as_dict(results: Mapping[str, PolicyResult], metric: str) -> dict[str, object]:
     return {
         name: {
             "test_accuracy": list(result.accuracies),
+            f"test_{metric}": list(result.values),
             "mean": result.mean,
             "std": result.std,
             "steps": result.steps,

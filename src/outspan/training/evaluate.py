@@ -1,7 +1,8 @@
-"""The function `outspan.evaluate`: the test accuracy of a run, overall and per class."""
+"""The function `outspan.evaluate`: how well a run classifies its test data, overall and per class."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -11,22 +12,75 @@ from outspan import devices
 from outspan.data.dataset import Data
 from outspan.files import expand_home
 from outspan.models.evaluating import on_device
-from outspan.shapes import Int64, describe
+from outspan.shapes import Float64, Int64, describe
 from outspan.training.evaluation_data import EvaluationData, load_evaluation_data, use_splits
 from outspan.training.logits import compute_logits
+from outspan.training.metrics import (
+    Bin,
+    ClassScores,
+    Metrics,
+    calibration_bins,
+    compute_intervals,
+    compute_metrics,
+    confusion_matrix,
+    scores_by_class,
+)
 from outspan.training.trained import Trained, as_trained
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How well a run classifies its test data."""
+    """How well a run classifies its test data. Numbers are computed when they are first read."""
 
-    accuracy: float
-    balanced_accuracy: float  # mean accuracy over the classes that occur
-    by_class: Mapping[str, float | None]  # accuracy per class; None for a class without test samples
-    confusion: Int64[Tensor, "classes classes"] = field(repr=False)  # counts: rows are true classes, columns predicted ones
+    probabilities: Float64[Tensor, "N classes"] = field(repr=False)  # in the order of the test split
     tested: EvaluationData = field(repr=False)  # which data
     run: Trained = field(repr=False)
+
+    @property
+    def labels(self) -> Int64[Tensor, " N"]:
+        """The class of each tested sample."""
+        return self.tested.split.labels
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """Accuracy, F1, AUROC, calibration error and others."""
+        return compute_metrics(self.probabilities, self.labels)
+
+    @cached_property
+    def intervals(self) -> Mapping[str, tuple[float, float]]:
+        """The 95 % confidence interval of each metric, by its name in `metrics`; see `compute_intervals`."""
+        return compute_intervals(self.probabilities, self.labels)
+
+    @cached_property
+    def confusion(self) -> Int64[Tensor, "classes classes"]:
+        """Counts: rows are true classes, columns predicted ones."""
+        return confusion_matrix(self.probabilities, self.labels)
+
+    @cached_property
+    def scores(self) -> Mapping[str, ClassScores]:
+        """Precision, recall, F1 and number of samples of each class, those with the most errors first."""
+        scores = zip(self.run.classes, scores_by_class(self.confusion), strict=True)
+        return dict(sorted(scores, key=lambda item: (item[1].recall is None, item[1].recall)))
+
+    @cached_property
+    def calibration(self) -> list[Bin]:
+        """The mean confidence and the accuracy in each of 15 bins of confidence."""
+        return calibration_bins(self.probabilities, self.labels)
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of the samples that is classified correctly."""
+        return self.metrics.accuracy
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """The mean accuracy over the classes that occur."""
+        return self.metrics.balanced_accuracy
+
+    @property
+    def by_class(self) -> Mapping[str, float | None]:
+        """The accuracy of each class, which is its recall; None for a class without test samples."""
+        return {name: self.scores[name].recall for name in self.run.classes}
 
 
 def evaluate(
@@ -43,7 +97,7 @@ def evaluate(
     Example::
 
         evaluation = outspan.evaluate("runs/a")
-        print(evaluation.accuracy, evaluation.by_class)
+        print(evaluation.metrics.macro_f1, evaluation.by_class)
         outspan.evaluate("runs/a", "other/photos")
 
     Args:
@@ -67,19 +121,5 @@ def evaluate(
     other = str(expand_home(data)) if data else ""
     tested = use_splits(run, splits) if splits is not None else load_evaluation_data(run, other, skip_bad=skip_bad)
     with on_device(run.model, where) as model:
-        predicted = compute_logits(model, tested.split, run.preprocess, where, on_batch).argmax(1)
-    count = len(run.classes)
-    confusion = torch.bincount(tested.split.labels * count + predicted, minlength=count**2).view(count, count)
-    by_class = confusion.diag().double() / confusion.sum(1).clamp(min=1)
-    occurs = confusion.any(1)
-    return Evaluation(
-        accuracy=float(confusion.diag().double().sum() / confusion.sum()),
-        balanced_accuracy=float(by_class[occurs].mean()),
-        by_class={
-            name: value if is_there else None
-            for name, value, is_there in zip(run.classes, by_class.tolist(), occurs.tolist(), strict=True)
-        },
-        confusion=confusion,
-        tested=tested,
-        run=run,
-    )
+        logits = compute_logits(model, tested.split, run.preprocess, where, on_batch)
+    return Evaluation(logits.double().softmax(1), tested, run)

@@ -118,7 +118,8 @@ STUDY = ("--transforms", "rotate,invert", "--seeds", "2")
 SCENARIOS: Mapping[str, Callable[[Path], Arguments]] = {
     "train": on_digits("train", "--model", "convnet", "--policy", "uncertain", "--set", "defaults=cifar"),
     "auto": lambda root: [
-        *("train", "--data", str(digits(root)), "--model", "mlp", "--policy", "auto", "--set", "epochs=24", "--set", "batch=32"),
+        *("train", "--data", str(digits(root)), "--model", "mlp", "--policy", "auto"),
+        *("--set", "epochs=24", "--set", "batch=32"),
         *("--set", "finish=0.2", "--set", "ema=0.9", "--set", "strength=0.8", "--set", "skip=0.4"),
         *("--set", "by_confidence=0.5", "--set", "label_smoothing=0.1"),
     ],

@@ -10,7 +10,6 @@ from PIL import Image
 
 from made import make_folder
 from outspan.data.sets import Data
-from outspan.data.splits import InMemory
 from outspan.policies.table import POLICIES
 from outspan.training import Stopped
 from outspan.training import run as run_module

@@ -128,7 +128,7 @@ def convert(file: Image.Image, pixels: Pixels) -> Image.Image:
 def _turn(file: Image.Image) -> Image.Transpose | None:
     """Return what turns an image upright."""
     with suppress(*_DECODING_ERRORS):  # damaged metadata does not matter if the pixels can be read
-        return _TURNS.get(file.getexif().get(ExifTags.Base.Orientation))
+        return _TURNS.get(file.getexif().get(ExifTags.Base.Orientation, 1))  # 1: upright
     return None
 
 

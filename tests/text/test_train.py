@@ -62,7 +62,7 @@ def test_a_text_model_learns_predicts_and_evaluates(corpus, tiny_model, tmp_path
         read_text(tmp_path / "empty.txt")
     (tmp_path / "new.txt").write_text("the plot is wonderful. a superb film.")
     assert "new.txt  1  " in run("predict", tmp_path / "run", tmp_path / "new.txt")
-    assert "of 20 test texts" in run("evaluate", tmp_path / "run")
+    assert run("evaluate", tmp_path / "run").startswith(f"tested on the test split of {corpus}, 20 texts\n")
 
 
 def test_all_rows_of_a_table_are_tested_unless_the_run_was_trained_on_it(tiny_model, tmp_path, run):

@@ -59,6 +59,7 @@ class RecipeKeys(StudyKeys, total=False):
 
     policy: str
     seed: int
+    patience: int
     transforms: str
     depth: int
     probability: float

@@ -72,6 +72,10 @@ def train_command(
     if launched_rank():
         return  # rank 0 reports
     before = "" if on_step.has_begun else "already finished: "
-    echo(f"{before}test accuracy {100 * summary.accuracy:.2f} % after the last epoch ({summary.seconds:.0f} s), saved in {out}")
+    last = f"epoch {len(summary.metrics)}, where it stopped early" if summary.stopped_early else "the last epoch"
+    echo(f"{before}test accuracy {100 * summary.accuracy:.2f} % after {last} ({summary.seconds:.0f} s), saved in {out}")
+    if (best := summary.best) is not None:
+        accuracies = f"validation {100 * best.validation_accuracy:.2f} %, test {100 * best.accuracy:.2f} %"
+        echo(f"best epoch by validation: {best.epoch + 1} ({accuracies}); evaluate and predict use its weights with --best")
     if summary.accuracy <= summary.chance:
         echo(f"Not above the majority-class baseline ({100 * summary.chance:.2f} %).")

@@ -13,6 +13,11 @@ from outspan.cli.options import SkipBad
 from outspan.cli.output import echo, echo_error, printable
 from outspan.files import output_folder, write_json, write_whole
 
+Best = Annotated[
+    bool,
+    typer.Option("--best", help="Use the weights of the epoch with the best validation accuracy, not those of the last epoch."),
+]
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -34,6 +39,7 @@ def evaluate(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: all metrics with their intervals, scores per class, confusion matrix.")
     ] = False,
+    best: Best = False,
     skip_bad: SkipBad = 0,
 ) -> None:
     """Print how well a run classifies its test data.
@@ -51,20 +57,21 @@ def evaluate(
     from outspan.training.evaluate import evaluate
     from outspan.training.trained import load
 
-    trained, folder = load(run), None if out is None else output_folder(out)
+    trained, folder = load(run, best=best), None if out is None else output_folder(out)
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("evaluating", total=None)
         result = evaluate(
             trained, data, skip_bad=skip_bad, on_batch=lambda done, total: bar.update(task, completed=done, total=total)
         )
-    if not trained.is_finished:
+    if not trained.is_finished and not best:
         echo(f"outspan: {run} is not finished: step {trained.step} of {trained.steps}", err=True)
     written = [] if folder is None else _write_evaluation(folder, result)
     if as_json:
         echo(json.dumps(_as_json(result)))
         return
-    echo(f"tested on {result.tested}")
+    weights = f", with the weights of the best epoch by validation (step {trained.step})" if best else ""
+    echo(f"tested on {result.tested}{weights}")
     console = Console()
     console.print(_metrics_table(result))
     echo("rows: true class, columns: predicted class")
@@ -166,6 +173,7 @@ def predict_command(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per file, with its class probabilities.")
     ] = False,
+    best: Best = False,
 ) -> None:
     """Print the most likely class of each image or text.
 
@@ -174,6 +182,7 @@ def predict_command(
     Example: outspan predict runs/first cat.png more/pets --top 3
     """
     from outspan.training.predict import Predicted, predict
+    from outspan.training.trained import load
 
     errors = []
 
@@ -186,7 +195,7 @@ def predict_command(
             line = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in classes.items())
             echo(json.dumps({"file": str(path), "classes": classes}) if as_json else f"{printable(path)}  {line}")
 
-    predicted = predict(run, paths, on_error=report, on_batch=show)
+    predicted = predict(load(run, best=best), paths, on_error=report, on_batch=show)
     if errors:
         raise typer.Exit(1 if len(predicted) else 2)
 

@@ -126,7 +126,7 @@ def grid_search(
     chosen = max(accuracies, key=lambda name: accuracies[name])
     summary = summaries[chosen]
     if recipes[chosen].validation:
-        whole = partial(train, replace(recipes[chosen], validation=0), out=out / f"chosen-{chosen}", device=device)
+        whole = partial(train, replace(recipes[chosen], validation=0, patience=0), out=out / f"chosen-{chosen}", device=device)
         summary = execute([(f"{chosen}, on all of train", whole)])[0]
     assert summary is not None
     result = GridResult({name: accuracies.get(name) for name in recipes}, chosen, summary.accuracy)

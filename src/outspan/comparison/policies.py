@@ -106,6 +106,8 @@ def compare(
     names = _policy_names(policies)
     multiples = _check_time(equal, minutes, budgets, step_seconds, names)
     shared, folder, device = build_recipe(recipe, keys, noun_of), output_folder(out), str(find_device(device))
+    if shared.patience:
+        raise ValueError(f"patience must be 0 in a comparison, got {shared.patience}: all policies train for the same time")
     recipes = _recipes(shared, names)
     warn_ignored_keys(keys, shared, list(recipes))
     _check_folder(folder, equal, [f"{name}-{seed}" for name in recipes for seed in range(seeds)])

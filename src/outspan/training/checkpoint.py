@@ -15,6 +15,7 @@ from outspan.files import write_whole
 from outspan.messages import first_line, shown
 from outspan.training.metadata import ENSEMBLE_CHECKS, RUN_CHECKS, Check, EnsembleMetadata, RunMetadata, check_metadata
 
+BEST_FILE = "best.safetensors"  # the checkpoint of the best epoch by validation
 _KEPT = 2  # number of checkpoints: the newest, and the one before in case the newest is damaged
 _MODEL, _AVERAGE = "model.", "ema."  # prefixes of the tensors of the model, and of the average of its weights
 PART_PREFIXES = ("policy", "samples")  # of the tensors of other parts of a run, which check them themselves
@@ -104,15 +105,20 @@ def _buffer_keys(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
 
 def save(folder: Path, tensors: Mapping[str, Tensor], metadata: RunMetadata | EnsembleMetadata) -> Path:
     """Write the checkpoint of a step, and remove all older ones except one."""
-    text = json.dumps(metadata)
-    cpu = _unshared({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
     path = folder / f"step-{metadata['step']:09d}.safetensors"
-    write_whole(path, lambda partial: partial.write_bytes(data))
+    write(path, tensors, metadata)
     # Files of later steps are kept: they were damaged, so the run resumed from an earlier one.
     for old in [file for file in _files(folder) if file <= path][_KEPT:]:
         old.unlink()
     return path
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], metadata: RunMetadata | EnsembleMetadata) -> None:
+    """Write a checkpoint file."""
+    text = json.dumps(metadata)
+    cpu = _unshared({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    data = safetensors.torch.save(cpu, {"meta": text, "digest": _digest(cpu, text)})
+    write_whole(path, lambda partial: partial.write_bytes(data))
 
 
 def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

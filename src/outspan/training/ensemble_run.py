@@ -75,6 +75,11 @@ class EnsembleRun:
         return self.state.step
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the last step is done."""
+        return self.step == self.steps
+
+    @property
     def loss(self) -> float:
         """The most recent loss that was read, mean over the members."""
         return self.loss_queue.loss
@@ -122,7 +127,7 @@ class EnsembleRun:
     def save(self) -> None:
         """Write a checkpoint, except after the last step: then the caller stores the predictions of the members."""
         self.loss_queue.read()
-        if self.out is None or self.step == self.steps:
+        if self.out is None or self.is_finished:
             return
         self.out.mkdir(parents=True, exist_ok=True)
         tensors = checkpoint.pack(self.model, self.state.optimizer)

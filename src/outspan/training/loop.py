@@ -24,6 +24,11 @@ class Trainable(Protocol):
         ...
 
     @property
+    def is_finished(self) -> bool:
+        """Whether there is no step left to do: after the last step, or if the run has stopped early."""
+        ...
+
+    @property
     def loss(self) -> float:
         """The most recent loss that was read."""
         ...
@@ -71,7 +76,7 @@ def train_epochs(
     ranks stop and save after the same steps: it returns for each claim whether it is true on any of them.
     """
     steps, saver, is_due = run.steps, Saver(run.save, save_every), not save_every
-    while run.step < steps:
+    while not run.is_finished:
         epoch, start = divmod(run.step, run.epoch_steps)
         for inputs, labels in run.batches(epoch, start):
             # Algorithm 1: draw candidates, compute their loss, keep the highest.
@@ -80,11 +85,11 @@ def train_epochs(
             run.learn(batch)
             if run.step in ((epoch + 1) * run.epoch_steps, steps):
                 run.end_epoch(epoch)
-            if run.step == steps or is_due:
+            if run.is_finished or is_due:
                 saver.save()
             progress = Progress(run.step, steps, epoch, run.epochs, run.loss, run.count(labels), run.metrics)
             stops, is_due = agree(on_step is not None and bool(on_step(progress)), saver.is_due())
-            if stops and run.step < steps:
+            if stops and not run.is_finished:
                 saver.save()
                 raise Stopped(
                     f"stopped at step {run.step} of {steps}{run.stop_message_suffix}; run the same command again to resume"

@@ -22,6 +22,7 @@ from outspan.training.saving import restore_run, save_run
 from outspan.training.setup import Setup
 from outspan.training.step import lr_at, take_step
 from outspan.training.trackers import Tracker
+from outspan.training.validation import Best, best_epoch, has_stopped
 
 _METRICS_FILE = "metrics.jsonl"
 
@@ -30,13 +31,15 @@ _METRICS_FILE = "metrics.jsonl"
 class Summary:
     """The result of a run, after its last step."""
 
-    accuracy: float  # on the test split
+    accuracy: float  # on the test split, after the last epoch
     loss: float  # on the training data, mean over the last epoch
     steps: int
     epochs: float  # how often the run has seen each training sample
     seconds: float  # of training, over all starts, without evaluation
     chance: float  # accuracy of always predicting the largest class of the test split
     metrics: list[dict[str, float]] = field(repr=False)  # one row per epoch
+    best: Best | None = None  # the best epoch by validation; None without validation data
+    stopped_early: bool = False  # with `patience`
 
 
 class Run:
@@ -67,6 +70,11 @@ class Run:
         return self.state.step
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the last step is done, or the run has stopped early."""
+        return self.step == self.steps or has_stopped(self.metrics, self.recipe.patience)
+
+    @property
     def loss(self) -> float:
         """The most recent loss that was read."""
         return self.loss_queue.loss
@@ -88,7 +96,7 @@ class Run:
                 restore_run(stored, self.state, self.setup.parts)
             except ValueError as error:
                 raise ValueError(f"{self.out}: {error}") from None
-            if self.step < self.steps or not (self.out / _METRICS_FILE).exists():
+            if not self.is_finished or not (self.out / _METRICS_FILE).exists():
                 self.ranks.on_first(self._write_metrics)  # without rows that were written after the checkpoint
         self._began = time.perf_counter() - self.state.seconds
 
@@ -98,7 +106,7 @@ class Run:
         Return whether there is such a run.
         """
         is_there = (self.out / "recipe.toml").exists()
-        for name in (_METRICS_FILE, compositions.FILE):
+        for name in (_METRICS_FILE, compositions.FILE, checkpoint.BEST_FILE):
             (self.out / name).unlink(missing_ok=True)
         text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may contain bytes that are not UTF-8
         write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
@@ -172,7 +180,7 @@ class Run:
         return loss
 
     def end_epoch(self, epoch: int) -> None:
-        """Evaluate, and add a row to the metrics."""
+        """Evaluate, add a row to the metrics, and keep the weights if they are the best so far by validation."""
         state, splits = self.state, self.setup.splits
         self.loss_queue.read()
         began = time.perf_counter()
@@ -188,6 +196,8 @@ class Run:
         self.ranks.on_first(lambda: self._report(epoch))
         state.loss_sum, state.composition_counts = 0.0, {}
         self._began += time.perf_counter() - began  # evaluation is not training
+        if (best := best_epoch(self.metrics)) is not None and best.epoch == epoch:
+            self.save(best=True)
 
     def _accuracy(self, split: Split) -> float:
         return accuracy(self.setup.eval_model, split, self.setup.splits.preprocess, self.device, self.ranks)
@@ -200,15 +210,24 @@ class Run:
         if self.tracker is not None:
             self.tracker.add(self.metrics[-1])
 
-    def save(self) -> None:
-        """Write a checkpoint, if the weights are finite."""
+    def save(self, *, best: bool = False) -> None:
+        """Write a checkpoint, or with `best` that of the best epoch, if the weights are finite."""
         self.loss_queue.read()
         self.state.seconds = time.perf_counter() - self._began
-        self.ranks.on_first(lambda: save_run(self.out, self.state, self.setup.parts, self.provenance))
+        self.ranks.on_first(lambda: save_run(self.out, self.state, self.setup.parts, self.provenance, best=best))
 
     def summary(self) -> Summary:
         """Return the result of a finished run."""
         final, test = self.metrics[-1], self.setup.splits.test
         chance = int(test.labels.bincount().max()) / len(test)
-        epochs, seconds = self.steps / self.epoch_steps, self.state.seconds
-        return Summary(final["test_accuracy"], final["train_loss"], self.steps, epochs, seconds, chance, self.metrics)
+        return Summary(
+            final["test_accuracy"],
+            final["train_loss"],
+            self.step,
+            self.step / self.epoch_steps,
+            self.state.seconds,
+            chance,
+            self.metrics,
+            best=best_epoch(self.metrics),
+            stopped_early=has_stopped(self.metrics, self.recipe.patience),
+        )

@@ -47,8 +47,11 @@ class Saver:
         self._duration = self._saved - began
 
 
-def save_run(out: Path, state: State, parts: Parts, provenance: Provenance) -> None:
-    """Write the checkpoint of a run. Weights that are not finite are refused, and the previous checkpoint is kept."""
+def save_run(out: Path, state: State, parts: Parts, provenance: Provenance, *, best: bool = False) -> None:
+    """Write the checkpoint of a run, or with `best` that of its best epoch, which is a file of its own.
+
+    Weights that are not finite are refused, and the previous checkpoint is kept.
+    """
     tensors = checkpoint.pack(state.model, state.optimizer, state.average_model)
     for part, stateful in parts.items():
         tensors |= {f"{part}.{name}": tensor for name, tensor in stateful.state_dict().items()}
@@ -56,7 +59,10 @@ def save_run(out: Path, state: State, parts: Parts, provenance: Provenance) -> N
         raise Diverged(f"weights are not finite after step {state.step}: not saved; try a smaller lr")
     metadata: RunMetadata = {**provenance.to_metadata(), **state.to_metadata()}
     check_metadata(metadata, RUN_CHECKS)  # never write a checkpoint that could not be read
-    checkpoint.save(out, tensors, metadata)
+    if best:
+        checkpoint.write(out / checkpoint.BEST_FILE, tensors, metadata)
+    else:
+        checkpoint.save(out, tensors, metadata)
 
 
 def restore_run(stored: checkpoint.Checkpoint, state: State, parts: Parts) -> None:

@@ -94,7 +94,7 @@ def train(
 
         ranks.on_first(enter)
         run.resume()
-        if run.step < run.steps:  # a finished run is only read: its folder may be read-only
+        if not run.is_finished:  # a finished run is only read: its folder may be read-only
             ranks.on_first(begin)
             on_begin(run.describe())
             train_epochs(run, save_every=save_every, on_step=on_step, agree=ranks.agree)

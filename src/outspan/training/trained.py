@@ -15,6 +15,7 @@ from outspan.shapes import noun_of_shape
 from outspan.training import checkpoint
 from outspan.training.predicted import Predicted, predict_inputs
 from outspan.training.state import new_state
+from outspan.training.validation import has_stopped
 from outspan.transforms.normalize import Preprocess
 
 
@@ -33,6 +34,8 @@ class Trained:
     steps: int  # of the whole run
     train_digest: str | None = None  # identifies the training data; None in old checkpoints
     test_digest: str | None = None
+    stopped_early: bool = False  # with `patience`
+    is_best: bool = False  # whether the weights are those of the best epoch by validation
 
     @property
     def noun(self) -> str:
@@ -46,16 +49,18 @@ class Trained:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has reached its last step."""
-        return self.step == self.steps
+        """Whether the run had reached its last step, or had stopped early, when these weights were saved."""
+        return self.step == self.steps or self.stopped_early
 
     def predict(self, inputs: Any) -> Predicted:
         """Return the class probabilities of inputs; see `outspan.predict`."""
         return predict_inputs(self, inputs, devices.find_device())
 
 
-def load(folder: Path | str) -> Trained:
+def load(folder: Path | str, *, best: bool = False) -> Trained:
     """Load the model of a run from its newest complete checkpoint, in evaluation mode. The data is not needed.
+
+    With `best`, the weights are those of the epoch with the best validation accuracy, which a run with validation data keeps.
 
     Example::
 
@@ -63,12 +68,12 @@ def load(folder: Path | str) -> Trained:
         logits = run.model(run.preprocess(images))  # images: uint8 [B, C, H, W] of size run.shape
 
     Raises:
-        ValueError: If the folder does not exist, or has no complete checkpoint.
+        ValueError: If the folder does not exist, or has no complete checkpoint; with `best`, if it has none of a best epoch.
     """
     if not isinstance(folder, Path | str):
         raise ValueError(f"a run must be the path of its folder, or what outspan.load returns, got {type(folder).__name__}")
     folder = expand_home(folder)
-    stored = checkpoint.load(folder)
+    stored = _load_best(folder) if best else checkpoint.load(folder)
     if stored is None:
         raise ValueError(f"{folder}: {_why_no_run(folder)}")
     recipe, data = stored_recipe(stored.metadata["recipe"]), stored.metadata["data"]
@@ -95,7 +100,20 @@ def load(folder: Path | str) -> Trained:
         steps=recipe.total_steps(data["train"]),
         train_digest=data.get("train_digest"),
         test_digest=data.get("test_digest"),
+        stopped_early=has_stopped(stored.metadata["metrics"], recipe.patience),
+        is_best=best,
     )
+
+
+def _load_best(folder: Path) -> checkpoint.Checkpoint | None:
+    """Return the checkpoint of the best epoch. A folder that has only other checkpoints raises a ValueError."""
+    path = folder / checkpoint.BEST_FILE
+    if path.exists():
+        return checkpoint.read(path)
+    if checkpoint.has_checkpoints(folder):
+        how = "they are kept if the run has validation samples, e.g. --set validation=500"
+        raise ValueError(f"{folder}: has no weights of a best epoch ({checkpoint.BEST_FILE}); {how}")
+    return None
 
 
 def _why_no_run(folder: Path) -> str:

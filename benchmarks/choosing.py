@@ -558,7 +558,9 @@ class Bench:
             train, self.validation = train.take(torch.arange(options.images)), hold_out(rest, options.validation, 0)[1]
         else:
             train, self.validation = hold_out(train, options.validation, 0)
-        self.preprocess = make_preprocess(train.noun, *train.statistics(), on_gpu=self.device.type == "cuda")
+        on_gpu = self.device.type == "cuda"
+        dtype = torch.bfloat16 if on_gpu else torch.float32
+        self.preprocess = make_preprocess(train.noun, *train.statistics(), dtype, channels_last=on_gpu)
         self.shape, self.train_split = train.shape, train.to(self.device)
         self.recipe = Recipe(data="cifar10", model=options.model, batch=options.batch, lr=options.lr)
         self.compiled = self.device.type == "cuda" and not options.no_compile

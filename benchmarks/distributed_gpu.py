@@ -164,7 +164,7 @@ def _use_float32() -> None:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     autocast, make_preprocess = torch.autocast, setup.make_preprocess
     torch.autocast = lambda device, dtype=None, **rest: autocast(device, dtype, **rest | {"enabled": False})
-    setup.make_preprocess = lambda noun, mean, std, on_gpu=False: make_preprocess(noun, mean, std)
+    setup.make_preprocess = lambda noun, mean, std, *_, **__: make_preprocess(noun, mean, std)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ class Recipe:
     label_smoothing: float = 0.0
     clip: float = _BY_DATA  # maximum norm of the gradient; 0: no limit
     accumulate: int = 1  # number of parts of a batch, for gradient accumulation
+    precision: str = "auto"  # "bf16", "fp16" (with loss scaling), "fp32", or "auto": bf16 on a GPU, otherwise fp32
     sync_bn: int = 0  # 1: BatchNorm uses the statistics of the whole batch; 0: those of the rows of each process
     size: int = 224  # side of images read from a folder
     channels: str = "auto"  # of images from files: "1" (grey), "3" (RGB), or "auto" for 1 if all of them are grey

@@ -89,6 +89,7 @@ LIMITS: Mapping[str, Between | OneOf | Color] = MappingProxyType(
         "label_smoothing": _FRACTION,
         "clip": _COEFFICIENT,
         "accumulate": Between(1, 10_000_000),
+        "precision": OneOf(("auto", "bf16", "fp16", "fp32")),
         "sync_bn": Between(0, 1),
         "size": Between(1, 4096),
         "channels": OneOf(("auto", "1", "3")),

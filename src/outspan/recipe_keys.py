@@ -23,6 +23,7 @@ class StudyKeys(TypedDict, total=False):
     label_smoothing: float
     clip: float
     accumulate: int
+    precision: str
     sync_bn: int
     size: int
     channels: str | int

@@ -90,7 +90,7 @@ def test_images_need_no_preparation_and_have_statistics(files, memory):
 def test_the_preprocess_follows_from_the_noun():
     assert make_preprocess("texts", (), ()) == PadTokens()
     assert make_preprocess("images", [0.5], [0.25]) == Normalize((0.5,), (0.25,))
-    assert make_preprocess("images", [0.5], [0.25], on_gpu=True).dtype == torch.bfloat16
+    assert make_preprocess("images", [0.5], [0.25], torch.bfloat16).dtype == torch.bfloat16
 
 
 def test_reading_does_not_change_the_random_generator(files):

@@ -13,6 +13,7 @@ from outspan.cli.options import (
     DATA_HELP,
     MODEL_HELP,
     Address,
+    Device,
     EngineName,
     GpusPerRun,
     Jobs,
@@ -51,6 +52,7 @@ def compare_command(
     engine: EngineName = "local",
     address: Address = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
     skip_bad: SkipBad = 0,
 ) -> None:
     """Compare policies: train each with several seeds.
@@ -78,6 +80,7 @@ def compare_command(
         engine=engine,
         address=address,
         gpus_per_run=gpus_per_run,
+        device=device,
         skip_bad=skip_bad,
         watch=partial(training_progress, reads=jobs == 1 and engine == "local"),
         **recipe_keys(changes, data=data, model=model),
@@ -130,6 +133,7 @@ def grid_command(
     engine: EngineName = "local",
     address: Address = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
 ) -> None:
     """Grid search: train all points and choose the best.
 

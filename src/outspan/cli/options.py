@@ -65,6 +65,10 @@ GpusPerRun = Annotated[
 ]
 SkipBad = Annotated[int, typer.Option(min=0, help="Tolerate up to N unreadable files in an image folder or in tar shards.")]
 
+Device = Annotated[
+    str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps. Default: a GPU of cuda if there is one, else cpu.")
+]
+
 
 def as_changes(**options: str | None) -> list[str]:
     """Return the options that were passed as `key=value` changes of a recipe."""

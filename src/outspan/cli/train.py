@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from outspan.children import launched_rank
-from outspan.cli.options import DATA_HELP, MODEL_HELP, RecipeFile, Set, SkipBad, as_changes
+from outspan.cli.options import DATA_HELP, MODEL_HELP, Device, RecipeFile, Set, SkipBad, as_changes
 from outspan.cli.output import echo, wait_for_first_process
 from outspan.cli.progress import training_progress
 
@@ -27,6 +27,17 @@ def train_command(
     changes: Set = None,
     scale: Annotated[float, typer.Option(help="Fraction of the epochs and images to use, for a quick test of a recipe.")] = 1.0,
     skip_bad: SkipBad = 0,
+    device: Device = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Number of processes that read image files. Default: one per core, at most 8.")
+    ] = None,
+    channels_last: Annotated[
+        bool | None,
+        typer.Option(
+            "--channels-last/--no-channels-last",
+            help="Memory format of images and convolutions; on CPUs often faster for large images. Default: on a GPU only.",
+        ),
+    ] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
     graphs: Annotated[bool, typer.Option(help="Capture training steps as CUDA graphs (GPU only).")] = True,
     deterministic: Annotated[
@@ -61,6 +72,9 @@ def train_command(
         summary = train(
             scaled(built, scale),
             out=out,
+            device=device,
+            workers=workers,
+            channels_last=channels_last,
             compile=compile,
             graphs=graphs,
             deterministic=deterministic,

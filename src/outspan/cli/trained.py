@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outspan.cli.options import SkipBad
+from outspan.cli.options import Device, SkipBad
 from outspan.cli.output import echo, echo_error, printable
 from outspan.files import output_folder, write_json, write_whole
 
@@ -40,6 +40,7 @@ def evaluate(
         bool, typer.Option("--json", help="Print JSON: all metrics with their intervals, scores per class, confusion matrix.")
     ] = False,
     best: Best = False,
+    device: Device = None,
     skip_bad: SkipBad = 0,
 ) -> None:
     """Print how well a run classifies its test data.
@@ -62,7 +63,11 @@ def evaluate(
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("evaluating", total=None)
         result = evaluate(
-            trained, data, skip_bad=skip_bad, on_batch=lambda done, total: bar.update(task, completed=done, total=total)
+            trained,
+            data,
+            device=device,
+            skip_bad=skip_bad,
+            on_batch=lambda done, total: bar.update(task, completed=done, total=total),
         )
     if not trained.is_finished and not best:
         echo(f"outspan: {run} is not finished: step {trained.step} of {trained.steps}", err=True)
@@ -174,6 +179,7 @@ def predict_command(
         bool, typer.Option("--json", help="Print one JSON object per file, with its class probabilities.")
     ] = False,
     best: Best = False,
+    device: Device = None,
 ) -> None:
     """Print the most likely class of each image or text.
 
@@ -195,7 +201,7 @@ def predict_command(
             line = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in classes.items())
             echo(json.dumps({"file": str(path), "classes": classes}) if as_json else f"{printable(path)}  {line}")
 
-    predicted = predict(load(run, best=best), paths, on_error=report, on_batch=show)
+    predicted = predict(load(run, best=best), paths, device=device, on_error=report, on_batch=show)
     if errors:
         raise typer.Exit(1 if len(predicted) else 2)
 

@@ -57,6 +57,7 @@ class ReadOptions:
     label_column: str = "label"
     channels: str = "auto"  # of images from files: "1", "3", or "auto" for 1 if all of them are grey
     background: str = "white"  # the colour behind their transparent pixels
+    workers: int | None = None  # number of processes that read them; None: by the number of cores
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Files:
     paths: Sequence[ImageFile] = field(repr=False)
     labels: Int64[Tensor, " N"]
     size: int
-    workers: int = field(default_factory=lambda: min(8, _cores()))
+    workers: int | None = None  # number of processes that read; None: one per core, at most 8
     skip_bad: int = 0
     bad: set[ImageFile] = field(default_factory=set, repr=False)  # the unreadable files so far
     pixels: Pixels = RGB
@@ -118,7 +118,8 @@ class Files:
     def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Return the images and labels of each batch of rows, on a device. Workers read ahead and crop."""
         on_gpu = device.type == "cuda"
-        workers = self.workers if sum(map(len, rows)) >= _MIN_FILES_FOR_WORKERS else 0
+        workers = min(8, _cores()) if self.workers is None else self.workers
+        workers = workers if sum(map(len, rows)) >= _MIN_FILES_FOR_WORKERS else 0
         loader = DataLoader(
             _Decoded(self, crops),
             batch_sampler=[batch.tolist() for batch in rows],

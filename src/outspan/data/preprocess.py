@@ -9,16 +9,22 @@ from outspan.text.executor import PadTokens
 from outspan.transforms.normalize import Normalize, Preprocess
 
 
-def _normalize(mean: Sequence[float], std: Sequence[float], on_gpu: bool) -> Normalize:
-    dtype = torch.bfloat16 if on_gpu else torch.float32
-    return Normalize(tuple(mean), tuple(std), dtype, channels_last=on_gpu)
+def _normalize(mean: Sequence[float], std: Sequence[float], dtype: torch.dtype, channels_last: bool) -> Normalize:
+    return Normalize(tuple(mean), tuple(std), dtype, channels_last)
 
 
-_PREPROCESS: Mapping[str, Callable[[Sequence[float], Sequence[float], bool], Preprocess]] = MappingProxyType(
-    {"images": _normalize, "texts": lambda mean, std, on_gpu: PadTokens()}
+_PREPROCESS: Mapping[str, Callable[[Sequence[float], Sequence[float], torch.dtype, bool], Preprocess]] = MappingProxyType(
+    {"images": _normalize, "texts": lambda *_: PadTokens()}
 )
 
 
-def make_preprocess(noun: str, mean: Sequence[float], std: Sequence[float], *, on_gpu: bool = False) -> Preprocess:
+def make_preprocess(
+    noun: str,
+    mean: Sequence[float],
+    std: Sequence[float],
+    dtype: torch.dtype = torch.float32,
+    *,
+    channels_last: bool = False,
+) -> Preprocess:
     """Return the preprocessing of "images" or "texts". Images need the mean and std per channel; texts have none."""
-    return _PREPROCESS[noun](mean, std, on_gpu)
+    return _PREPROCESS[noun](mean, std, dtype, channels_last)

@@ -84,7 +84,8 @@ def make_files(listing: Listing, options: ReadOptions) -> Files:
     """Return listed image files as a split."""
     paths, labels = listing
     channels = find_channels(paths) if options.channels == "auto" else int(options.channels)
-    return Files(paths, labels, options.size, skip_bad=options.skip_bad, pixels=Pixels(channels, options.background))
+    pixels = Pixels(channels, options.background)
+    return Files(paths, labels, options.size, options.workers, options.skip_bad, pixels=pixels)
 
 
 def read_arrays(name: str, path: Path) -> Data:

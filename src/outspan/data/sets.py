@@ -83,9 +83,9 @@ SETS: Mapping[str, DataSetEntry] = MappingProxyType(
 )
 
 
-def load_for(recipe: Recipe, *, skip_bad: int = 0) -> Data:
+def load_for(recipe: Recipe, *, skip_bad: int = 0, workers: int | None = None) -> Data:
     """Return the data of a recipe. A fraction takes evenly spaced samples of each split, at least two batches."""
-    data = _read(recipe.data, _read_options(recipe, skip_bad))
+    data = _read(recipe.data, _read_options(recipe, skip_bad, workers))
     if recipe.crop == "resized" and not data.train.is_croppable:
         raise ValueError(
             f"crop 'resized' is for an image folder or shards, whose images differ in size, got {shown(recipe.data)}"
@@ -105,9 +105,9 @@ def _spaced(count: int, fraction: float, least: int) -> Tensor:
     return torch.linspace(0, count - 1, size, dtype=torch.float64).round().long()
 
 
-def _read_options(recipe: Recipe, skip_bad: int) -> ReadOptions:
+def _read_options(recipe: Recipe, skip_bad: int, workers: int | None = None) -> ReadOptions:
     columns = recipe.text_column, recipe.label_column
-    return ReadOptions(recipe.size, skip_bad, *columns, recipe.channels, recipe.background)
+    return ReadOptions(recipe.size, skip_bad, *columns, recipe.channels, recipe.background, workers)
 
 
 def load(name: str, *, size: int | None = None, skip_bad: int = 0, columns: tuple[str, str] = ("text", "label")) -> Data:

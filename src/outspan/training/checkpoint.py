@@ -54,10 +54,15 @@ def _model_tensors(model: nn.Module, average: nn.Module | None) -> dict[str, Ten
 
 @torch.no_grad()
 def unpack(
-    tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None
+    tensors: Mapping[str, Tensor],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: nn.Module | None = None,
+    *,
+    may_have_skipped: bool = False,
 ) -> None:
     """Load packed tensors. Tensors of another model or optimizer raise a ValueError."""
-    check_tensors(tensors, model, optimizer, average)
+    check_tensors(tensors, model, optimizer, average, may_have_skipped=may_have_skipped)
     for prefix, target in ((_MODEL, model), (_AVERAGE, average)):
         if target is not None:
             target.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
@@ -69,9 +74,17 @@ def unpack(
 
 
 def check_tensors(
-    tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None
+    tensors: Mapping[str, Tensor],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: nn.Module | None = None,
+    *,
+    may_have_skipped: bool = False,
 ) -> None:
-    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer. Other parts check their own."""
+    """Refuse tensors whose name, shape or dtype is not that of the model or the optimizer. Other parts check their own.
+
+    `may_have_skipped` allows an optimizer without state: all of its steps may have been skipped.
+    """
     required = _model_tensors(model, average)
     buffers: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
@@ -81,7 +94,7 @@ def check_tensors(
         buffers |= expected
         if expected.keys() & tensors.keys():  # a parameter without a gradient has none of them
             required |= expected
-    if buffers and not buffers.keys() & tensors.keys():
+    if buffers and not buffers.keys() & tensors.keys() and not may_have_skipped:
         raise ValueError("the checkpoint has no optimizer state: training cannot resume from it")
     if missing := required.keys() - tensors.keys():
         raise ValueError(f"the checkpoint has no tensor {min(missing)!r}")

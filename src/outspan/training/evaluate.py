@@ -12,6 +12,7 @@ from outspan import devices
 from outspan.data.dataset import Data
 from outspan.files import expand_home
 from outspan.models.evaluating import on_device
+from outspan.models.precision import in_precision
 from outspan.shapes import Float64, Int64, describe
 from outspan.training.evaluation_data import EvaluationData, load_evaluation_data, use_splits
 from outspan.training.logits import compute_logits
@@ -121,5 +122,6 @@ def evaluate(
     other = str(expand_home(data)) if data else ""
     tested = use_splits(run, splits) if splits is not None else load_evaluation_data(run, other, skip_bad=skip_bad)
     with on_device(run.model, where) as model:
+        model = in_precision(model, run.recipe.precision)
         logits = compute_logits(model, tested.split, run.preprocess, where, on_batch)
     return Evaluation(logits.double().softmax(1), tested, run)

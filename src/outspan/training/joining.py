@@ -17,7 +17,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store  # pyright: ig
 from torch.distributed.rendezvous import rendezvous
 
 from outspan.children import launched_rank
-from outspan.devices import find_device
+from outspan.devices import current, find_device
 from outspan.training import Stopped
 from outspan.training.distributed import Ranks, cause
 from outspan.training.waiting import Watch
@@ -35,7 +35,8 @@ def joined(device: str | torch.device | None) -> Iterator[tuple[Ranks, torch.dev
     """
     where = find_device(device)
     if not dist.is_initialized() and (launched_rank() is None or os.environ["WORLD_SIZE"] == "1"):
-        yield Ranks(), where
+        with current(where):
+            yield Ranks(), where
         return
     if where.type == "cuda":
         local = int(os.environ.get("LOCAL_RANK", "0"))

@@ -46,6 +46,7 @@ class StateMetadata(TypedDict):
     chosen: dict[str, list[float]]  # by composition: how often it was chosen in this epoch, and the sum of its losses
     metrics: list[dict[str, float]]
     step: int
+    scaler: NotRequired[list[float]]  # of fp16: the scale of the loss, and how many steps have had this scale
 
 
 class RunMetadata(ProvenanceMetadata, StateMetadata):
@@ -103,6 +104,11 @@ def _is_chosen(value: Any) -> bool:
     return type(value) is dict and all(map(is_entry, value.values()))
 
 
+def _is_scaler(value: Any) -> bool:
+    """Return whether a value is the state of a loss scaler."""
+    return _is_list(value, _is_nonnegative, 2) and len(value) == 2 and value[0] > 0 and is_count(value[1])
+
+
 _OBJECT: Check = (lambda value: type(value) is dict, "an object")
 _TEXT_CHECK: Check = (_is_text, "text")
 _STEP: Mapping[str, Check] = MappingProxyType({"step": (is_count, "an integer of at least 0")})
@@ -124,6 +130,7 @@ RUN_CHECKS: Mapping[str, Check] = MappingProxyType(
         "data.policy_file?": _TEXT_CHECK,
         "data.weights?": _TEXT_CHECK,
         "setting": _OBJECT,
+        "scaler?": (_is_scaler, "a list of a positive number and an integer of at least 0"),
         "seconds": (_is_nonnegative, "a number of at least 0"),
         "losses": (_is_nonnegative, "a number of at least 0"),
         "chosen": (_is_chosen, "an object of [count, loss]"),

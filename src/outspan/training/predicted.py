@@ -13,6 +13,7 @@ from outspan.data.inputs import list_files, make_inputs, read_files
 from outspan.data.splits import Split
 from outspan.files import expand_home
 from outspan.models.evaluating import on_device
+from outspan.models.precision import in_precision
 from outspan.shapes import Float32, describe
 from outspan.training.logits import compute_logits
 from outspan.transforms.normalize import Preprocess
@@ -80,6 +81,7 @@ def predict_inputs(
     """Return the class probabilities of inputs; see `outspan.predict`."""
     parts = []
     with on_device(run.model, device) as model:
+        model = in_precision(model, run.recipe.precision)
         for split, files in _read(run, inputs, on_error or _raise):
             probabilities = compute_logits(model, split, run.preprocess, device).softmax(1)
             parts.append(Predicted(probabilities, run.classes, files))

@@ -15,6 +15,7 @@ from outspan.files import Json, digest_of
 from outspan.models.from_timm import PUBLISHED_WEIGHTS
 from outspan.policies.files import file_and_function
 from outspan.training.metadata import DataMetadata, ProvenanceMetadata, RunMetadata
+from outspan.training.validation import has_stopped
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Environment:
     deterministic: bool
     graphs: bool
     world: int = 1  # number of processes
+    channels_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,10 @@ class Provenance:
         """Refuse to resume a run of another recipe or other data; warn if the result will not be bit-identical."""
         _check_same_recipe(self.recipe, stored["recipe"], out)
         check_same_data(self.data.to_metadata(), stored["data"], out)
-        before, is_finished = {"world": 1, **stored["setting"]}, stored["step"] == self.recipe.total_steps(self.data.train)
+        setting = stored["setting"]
+        before = {"world": 1, "channels_last": setting.get("device") == "cuda", **setting}
+        is_finished = stored["step"] == self.recipe.total_steps(self.data.train)
+        is_finished |= has_stopped(stored["metrics"], self.recipe.patience)
         now = asdict(self.environment)
         changed = [f"{key} {before.get(key)} then, {now[key]} now" for key in now if before.get(key) != now[key]]
         if changed and not is_finished:
@@ -100,10 +105,17 @@ def describe_data(recipe: Recipe, data: Data, train: Samples, prepared: Split) -
 
 
 def describe_environment(
-    device: torch.device, *, compiled: bool, deterministic: bool, graphs: bool, world: int = 1
+    device: torch.device,
+    *,
+    compiled: bool,
+    deterministic: bool,
+    graphs: bool,
+    world: int = 1,
+    channels_last: bool = False,
 ) -> Environment:
     """Return the environment of a run in this process."""
-    return Environment(device.type, torch.get_num_threads(), torch.__version__, compiled, deterministic, graphs, world)
+    threads = torch.get_num_threads()
+    return Environment(device.type, threads, torch.__version__, compiled, deterministic, graphs, world, channels_last)
 
 
 def _check_same_recipe(recipe: Recipe, stored: Mapping[str, Json], out: Path) -> None:

@@ -19,6 +19,7 @@ from outspan.data.sets import hold_out, locate
 from outspan.data.splits import Samples, Split
 from outspan.files import absolute, expand_home
 from outspan.models.from_timm import PUBLISHED_WEIGHTS
+from outspan.models.precision import in_precision
 from outspan.policies.files import file_and_function
 from outspan.policies.hard_samples import HardSamples
 from outspan.policies.protocols import LearningPolicy
@@ -26,7 +27,7 @@ from outspan.policies.table import Policy, build_policy, check_noun, find_policy
 from outspan.shapes import channels_of_shape
 from outspan.training.distributed import RankLearner, Ranks
 from outspan.training.graphs import GraphModel
-from outspan.training.provenance import Provenance, describe_data, describe_environment
+from outspan.training.provenance import DataProvenance, Environment, Provenance, describe_data, describe_environment
 from outspan.training.saving import Parts
 from outspan.training.state import State, new_state
 from outspan.training.step import Learner
@@ -45,7 +46,13 @@ class Options:
     compiled: bool = False
     graphs: bool = True  # record the steps as CUDA graphs; on a GPU only
     deterministic: bool = False
+    channels_last: bool | None = None  # the memory format of images and model; None: on a GPU only
     ranks: Ranks = field(default_factory=Ranks)
+
+    @property
+    def uses_channels_last(self) -> bool:
+        """Whether images and model have the channels as the last dimension in memory."""
+        return self.device.type == "cuda" if self.channels_last is None else self.channels_last
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,30 +102,42 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     is_synchronized = bool(recipe.sync_bn) and ranks.is_group
     graphs = options.graphs and train.can_record_graphs(options.device) and not is_synchronized
     data_provenance = describe_data(recipe, data, samples, train)
-    environment = describe_environment(
-        options.device,
-        compiled=options.compiled,
-        deterministic=options.deterministic,
-        graphs=graphs,
-        world=ranks.world,
-    )
-    preprocess = make_preprocess(train.noun, data_provenance.mean, data_provenance.std, on_gpu=options.device.type == "cuda")
+    preprocess = _make_preprocess(recipe, options, train.noun, data_provenance)
     splits = Splits(train.to(options.device), test, validation, preprocess)
     start = replace(recipe, weights="") if has_begun else recipe
-    state = new_state(start, train.shape, len(data.classes), options.device)
+    state = new_state(start, train.shape, len(data.classes), options.device, channels_last=options.uses_channels_last)
     if is_synchronized:
         synchronize(state.model, ranks)
     train.check_model(state.model, recipe.model, _smallest_part(recipe, len(train), ranks.world))
     model: Any = torch.compile(state.model) if options.compiled else state.model
-    learner = Learner(model, recipe.label_smoothing, graphs=graphs, parts=recipe.accumulate)
+    model = in_precision(model, recipe.precision)
+    learner = Learner(model, recipe.label_smoothing, graphs=graphs, parts=recipe.accumulate, scale=state.scaler.scale)
     policy = build_policy(recipe, GraphModel(model) if graphs else model, data, preprocess, world=ranks.world)
     # Not the compiled model: compiling it for evaluation takes longer than it saves.
-    eval_model = GraphModel(state.eval_model) if graphs else state.eval_model
+    eval_model = in_precision(state.eval_model, recipe.precision)
+    eval_model = GraphModel(eval_model) if graphs else eval_model
     chosen = _choose_samples(recipe, len(train), len(data.classes))
     if ranks.is_group:
         learner = RankLearner(learner, ranks, find_policy(recipe.policy).rows(recipe))
-    provenance = Provenance(recipe, data_provenance, environment)
+    provenance = Provenance(recipe, data_provenance, _describe_environment(options, graphs=graphs))
     return Setup(splits, state, policy, chosen, learner, eval_model, provenance, ranks)
+
+
+def _make_preprocess(recipe: Recipe, options: Options, noun: str, data: DataProvenance) -> Preprocess:
+    is_half = options.device.type == "cuda" and recipe.precision in ("auto", "bf16")
+    dtype = torch.bfloat16 if is_half else torch.float32
+    return make_preprocess(noun, data.mean, data.std, dtype, channels_last=options.uses_channels_last)
+
+
+def _describe_environment(options: Options, *, graphs: bool) -> Environment:
+    return describe_environment(
+        options.device,
+        compiled=options.compiled,
+        deterministic=options.deterministic,
+        graphs=graphs,
+        world=options.ranks.world,
+        channels_last=options.uses_channels_last,
+    )
 
 
 def _choose_samples(recipe: Recipe, count: int, classes: int) -> HardSamples:

@@ -12,6 +12,8 @@ from outspan.training import checkpoint, compositions
 from outspan.training.averaging import Average
 from outspan.training.metadata import StateMetadata
 
+_SCALER_KEYS = ("scale", "_growth_tracker")  # what changes in the state of a `GradScaler`
+
 
 @dataclass
 class State:
@@ -20,6 +22,7 @@ class State:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     average: Average | None = None  # of the weights, if the recipe has `ema`
+    scaler: torch.amp.GradScaler = field(default_factory=lambda: torch.amp.GradScaler("cpu", enabled=False))  # of fp16
     step: int = 0
     seconds: float = 0.0  # of training, over all starts, without evaluation
     loss_sum: float = 0.0  # over the steps of this epoch
@@ -38,17 +41,24 @@ class State:
 
     def to_metadata(self) -> StateMetadata:
         """Return what a checkpoint stores besides tensors."""
-        return {
+        metadata: StateMetadata = {
             "seconds": self.seconds,
             "losses": self.loss_sum,
             "chosen": self.composition_counts,
             "metrics": self.metrics,
             "step": self.step,
         }
+        if self.scaler.is_enabled():
+            state = self.scaler.state_dict()
+            metadata["scaler"] = [state[key] for key in _SCALER_KEYS]
+        return metadata
 
     def restore(self, tensors: Mapping[str, Tensor], metadata: StateMetadata) -> None:
         """Continue from a checkpoint. Tensors of another model raise a ValueError."""
-        checkpoint.unpack(tensors, self.model, self.optimizer, self.average_model)
+        # Loss scaling skips steps whose gradients overflow, usually the first ones.
+        checkpoint.unpack(tensors, self.model, self.optimizer, self.average_model, may_have_skipped=self.scaler.is_enabled())
+        if (stored := metadata.get("scaler")) is not None and self.scaler.is_enabled():
+            self.scaler.load_state_dict(self.scaler.state_dict() | dict(zip(_SCALER_KEYS, stored, strict=True)))
         self.step, self.seconds = metadata["step"], metadata["seconds"]
         self.loss_sum, self.composition_counts = metadata["losses"], metadata["chosen"]
         self.metrics = metadata["metrics"]
@@ -60,22 +70,30 @@ def initial_model(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Mo
     return models.build(recipe.model, shape, classes, recipe.weights)
 
 
-def new_state(recipe: Recipe, shape: tuple[int, ...], classes: int, device: torch.device) -> State:
-    """Return the state before the first step, for samples of this shape ([C, H, W] or [T])."""
+def new_state(
+    recipe: Recipe, shape: tuple[int, ...], classes: int, device: torch.device, *, channels_last: bool | None = None
+) -> State:
+    """Return the state before the first step, for samples of this shape ([C, H, W] or [T]).
+
+    `channels_last` is the memory format of the model, by default that of a GPU only.
+    """
     model = initial_model(recipe, shape, classes).to(device)
-    if device.type == "cuda":
+    if device.type == "cuda" if channels_last is None else channels_last:
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     weights = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim <= 1]
     optimizer = make_optimizer(recipe, weights, others, on_gpu=device.type == "cuda")
-    return State(model, optimizer, Average(model, recipe.ema) if recipe.ema else None)
+    scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
+    return State(model, optimizer, Average(model, recipe.ema) if recipe.ema else None, scaler)
 
 
 def make_optimizer(
     recipe: Recipe, weights: Sequence[Tensor], others: Sequence[Tensor], *, on_gpu: bool
 ) -> torch.optim.Optimizer:
     """Return the optimizer of a recipe. Weight decay applies to `weights`, not to `others` (biases and normalization)."""
+    # The fused optimizers of torch start from undefined momentum if loss scaling skips their first step.
+    fused = (on_gpu and recipe.precision != "fp16") or None
     groups = [{"params": weights, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
     if recipe.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=recipe.lr, fused=on_gpu or None)
-    return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0, fused=on_gpu or None)
+        return torch.optim.AdamW(groups, lr=recipe.lr, fused=fused)
+    return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0, fused=fused)

@@ -30,7 +30,9 @@ class Learner:
         graphs: bool,
         parts: int = 1,
         forward: Callable[[Tensor], Tensor] | None = None,
+        scale: Callable[[Tensor], Tensor] = lambda loss: loss,  # of fp16, against underflow
     ) -> None:
+        self.scale = scale
         self.model, self.label_smoothing, self.parts, self.forward = model, label_smoothing, parts, forward or model
         self.parameters = list(model.parameters())
         self.recorded = RecordedFunction(self._learn, lambda: [p.grad for p in self.parameters]) if graphs else None
@@ -56,7 +58,7 @@ class Learner:
         losses = []
         for part, part_targets in zip(inputs.chunk(self.parts), targets.chunk(self.parts), strict=True):
             part_losses = self._losses(part, part_targets)
-            (part_losses.mean(-1).sum() * (len(part) / len(inputs))).backward()
+            self.scale(part_losses.mean(-1).sum() * (len(part) / len(inputs))).backward()
             losses.append(part_losses.detach())
         return torch.cat(losses)
 
@@ -97,21 +99,23 @@ def take_step(
     """
     for group in state.optimizer.param_groups:
         group["lr"] = lr
-    _seed(rng.derive(recipe.seed, "model", state.step, *[rank] if rank else []), batch.inputs.is_cuda)
+    _seed(rng.derive(recipe.seed, "model", state.step, *[rank] if rank else []), batch.inputs.device)
     losses = learner(batch.inputs, batch.targets)
     if recipe.clip:
+        state.scaler.unscale_(state.optimizer)
         clip(state.model.parameters(), recipe.clip)
-    state.optimizer.step()
+    state.scaler.step(state.optimizer)
+    state.scaler.update()
     if state.average is not None:
         state.average.update(state.step)
     return losses
 
 
-def _seed(seed: int, on_gpu: bool) -> None:
+def _seed(seed: int, device: torch.device) -> None:
     """Seed the generators that dropout uses. torch.manual_seed would also look for other devices, which takes 0.1 ms."""
     torch.default_generator.manual_seed(seed)
-    if on_gpu:
-        torch.cuda.manual_seed(seed)
+    if device.type != "cpu":
+        getattr(torch, device.type).manual_seed(seed)
 
 
 def lr_at(recipe: Recipe, step: int, steps: int) -> float:

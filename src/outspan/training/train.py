@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 from outspan.config import Recipe, build_recipe
 from outspan.data.sets import Data, load_for, noun_of
 from outspan.files import output_folder, remove_partials
+from outspan.limits import check_whole
 from outspan.policies.table import warn_ignored_keys
 from outspan.recipe_keys import RecipeKeys
 from outspan.shapes import describe
@@ -32,6 +33,8 @@ def train(
     compile: bool = False,
     graphs: bool = True,
     deterministic: bool = False,
+    channels_last: bool | None = None,
+    workers: int | None = None,
     tensorboard: bool = False,
     skip_bad: int = 0,
     save_every: float = 30.0,
@@ -50,11 +53,15 @@ def train(
     Args:
         recipe: A `Recipe`, or the path of a TOML file. By default all keys have their default values.
         out: The folder of the run. If it contains a run of the same recipe and data, that run is resumed.
-        device: Where to train. By default a GPU if there is one, otherwise the CPU. Under torchrun, the GPU of the process.
+        device: Where to train: "cpu", "cuda", "cuda:1" or "mps". By default a GPU of "cuda" if there is one, otherwise the CPU.
+            Under torchrun, the GPU of the process.
         splits: An `outspan.data.sets.Data`, used instead of the data that the recipe names.
         compile: Compile the model with `torch.compile`.
         graphs: On a GPU, record the steps as CUDA graphs.
         deterministic: On a GPU, make results bit-identical between runs; slower.
+        channels_last: Store images and convolutions with the channels as the last dimension, which is often faster for large
+            images. By default only on a GPU.
+        workers: Number of processes that read image files. By default one per core, at most 8. 0: read in this process.
         tensorboard: Also write TensorBoard events.
         skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
         save_every: Seconds between checkpoints, or more if saving would take over 5 % of the time. 0: save after every step.
@@ -67,6 +74,8 @@ def train(
             diverges.
         Stopped: If `on_step` returned True. The same call resumes the run.
     """
+    if workers is not None:
+        check_whole("workers", workers, 0)
     with joined(device) as (ranks, where), use_algorithms(deterministic=deterministic), ExitStack() as stack:
         folder = ranks.together(lambda: output_folder(out))
         has_begun = ranks.on_first(lambda: checkpoint.has_checkpoints(folder))
@@ -77,9 +86,10 @@ def train(
             warn_ignored_keys(keys, built, [built.policy])
             if not isinstance(splits, Data | None):
                 raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
-            data = load_for(built, skip_bad=skip_bad) if splits is None else splits
-            options = Options(where, compiled=compile, graphs=graphs, deterministic=deterministic, ranks=ranks)
-            return Run(build_setup(built, data, options, has_begun=has_begun), folder, where)
+            data = load_for(built, skip_bad=skip_bad, workers=workers) if splits is None else splits
+            options = {"compiled": compile, "graphs": graphs, "deterministic": deterministic, "channels_last": channels_last}
+            setup = build_setup(built, data, Options(where, ranks=ranks, **options), has_begun=has_begun)
+            return Run(setup, folder, where)
 
         run = ranks.together(prepare)
         check_same_start(ranks, run.provenance)

@@ -83,7 +83,10 @@ def load(folder: Path | str, *, best: bool = False) -> Trained:
         if not models.reads_files(recipe.model):
             with torch.device("meta"):  # uses no memory, however large the model in the metadata is
                 sizes = new_state(start, shape, len(classes), torch.device("meta"))
-            checkpoint.check_tensors(stored.tensors, sizes.model, sizes.optimizer, sizes.average_model)
+            may_have_skipped = sizes.scaler.is_enabled()
+            checkpoint.check_tensors(
+                stored.tensors, sizes.model, sizes.optimizer, sizes.average_model, may_have_skipped=may_have_skipped
+            )
         state = new_state(start, shape, len(classes), torch.device("cpu"))
         state.restore(*stored)
     except ValueError as error:

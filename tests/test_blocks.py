@@ -29,7 +29,7 @@ from reviews import make_reviews
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-LANGUAGES = {"python", "sh", "text", "toml", "json"}  # only the first two can be run
+LANGUAGES = {"python", "sh", "diff", "text", "toml", "json"}  # only the first three can be run
 BERT = "google-bert/bert-base-uncased"
 SMALL = {"epochs": 1, "batch": 16}  # one short epoch
 FEW_SEEDS = {"compare": 1, "reproduce": 1, "measure": 2, "compose": 2, "core": 2, "mixup": 2}

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parent.parent / "docs" / "loops.md"
-BEGINNING, *LOOPS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-NAMES = ["plain", "distributed", "accelerate", "lightning"]
+PAGE = (Path(__file__).parent.parent / "docs" / "loops.md").read_text()
+BEGINNING, DISTRIBUTED = re.findall(r"(?ms)^```python\n(.*?)^```$", PAGE)
+DIFFS = dict(re.findall(r"(?ms)^## ([\w ]+)$(?:(?!^## ).)*?^```diff\n(.*?)^```$", PAGE))
+NAMES = ["Plain PyTorch", "accelerate", "Lightning"]
+MOST_LINES = 3  # that a user changes
 CPU_ONLY = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"}
 IN_TURN = """
 import os, runpy, sys
@@ -21,11 +23,15 @@ for file in sys.argv[1:]:
 """
 
 
-def write_loops(folder: Path) -> dict[str, Path]:
-    files = {name: folder / f"train_{name}.py" for name in NAMES}
-    for file, loop in zip(files.values(), LOOPS, strict=True):
-        file.write_text(BEGINNING + loop)
-    return files
+def program(diff: str, sign: str) -> str:
+    """Return the program before a change, with the lines of the sign "-", or after it, with those of "+"."""
+    return BEGINNING + "".join(line[1:] for line in diff.splitlines(keepends=True) if line[0] in (" ", sign))
+
+
+def write(folder: Path, name: str, source: str) -> Path:
+    file = folder / f"train_{name.replace(' ', '_')}.py"
+    file.write_text(source)
+    return file
 
 
 def accuracies(folder: Path, *command: str | Path) -> list[float]:
@@ -36,19 +42,28 @@ def accuracies(folder: Path, *command: str | Path) -> list[float]:
     return [float(value) for value in re.findall(r"test accuracy ([\d.]+)", done.stdout)]
 
 
+def test_at_most_three_lines_change():
+    assert list(DIFFS) == NAMES
+    for name, diff in DIFFS.items():
+        signs = [line[0] for line in diff.splitlines()]
+        assert 0 < max(signs.count("+"), signs.count("-")) <= MOST_LINES, name
+        assert set(signs) <= {" ", "+", "-"}, name
+
+
 @pytest.mark.slow
-def test_the_loops_of_the_documentation_learn(tmp_path):
+def test_the_loops_of_the_documentation_learn_before_and_after_the_change(tmp_path):
     """All loops run in one process, which imports torch once. There the distributed loop has a single rank."""
     (tmp_path / "in_turn.py").write_text(IN_TURN)
-    files = write_loops(tmp_path)
-    order = [files[name] for name in ("plain", "accelerate", "lightning", "distributed")]
-    results = accuracies(tmp_path, "in_turn.py", *order)
-    assert len(results) == 4
+    files = [write(tmp_path, name + sign, program(diff, sign)) for name, diff in DIFFS.items() for sign in "-+"]
+    files.append(write(tmp_path, "distributed", BEGINNING + DISTRIBUTED))
+    results = accuracies(tmp_path, "in_turn.py", *files)
+    assert len(results) == len(files)
     assert min(results) > 0.6  # after two epochs of 5,000 digits; chance is 0.1
+    assert all(before != after for before, after in zip(results[:-1:2], results[1:-1:2], strict=True))  # it is augmented
 
 
 @pytest.mark.slow
 def test_the_distributed_loop_learns_in_two_processes(tmp_path):
-    file = write_loops(tmp_path)["distributed"]
+    file = write(tmp_path, "distributed", BEGINNING + DISTRIBUTED)
     (accuracy,) = accuracies(tmp_path, "-m", "torch.distributed.run", "--nproc-per-node", "2", file)
     assert accuracy > 0.6

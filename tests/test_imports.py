@@ -31,7 +31,8 @@ ROWS = [
     {"data", "models"},
     {"policies"},
     {"dropin", "training"},
-    {"comparison", "measurement", "theory"},
+    {"comparison", "measurement", "theory", "integrations"},
+    {"lightning"},
     {"reproduce"},
     {"cli", "__main__"},
 ]

@@ -9,6 +9,7 @@ from outspan.lazy import attach
 
 if TYPE_CHECKING:
     from outspan import dropin as dropin
+    from outspan import lightning as lightning
     from outspan import rng as rng
     from outspan import text as text
     from outspan import theory as theory
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    **{name: f"outspan.{name}" for name in ("dropin", "rng", "text", "theory")},
+    **{name: f"outspan.{name}" for name in ("dropin", "lightning", "rng", "text", "theory")},
     "Recipe": "outspan.config",
     "train": "outspan.training.train",
     "Summary": "outspan.training.run",
@@ -147,6 +148,7 @@ __all__ = [
     "cutmix",
     "dropin",
     "evaluate",
+    "lightning",
     "load",
     "load_data",
     "measure",

@@ -25,6 +25,7 @@ ROWS = [
         "children",
         "messages",
         "devices",
+        "downloads",
         "lazy",
     },
     {"transforms", "text", "figures"},

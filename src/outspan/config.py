@@ -50,7 +50,7 @@ class Recipe:
 
     data: str = "digits"
     model: str = _BY_DATA
-    weights: str = ""  # initial weights of a timm model: "published", or a .safetensors file
+    weights: str = ""  # initial weights of a ResNet or a timm model: "published", or a .safetensors file
     policy: str = "auto"
     seed: int = 0
     epochs: int = _BY_DATA

@@ -9,9 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from outspan.data import fetch as module
-from outspan.data.dataset import DataSetEntry, Source
+from outspan.data.dataset import DataSetEntry
 from outspan.data.fetch import fetch
 from outspan.data.sets import SETS
+from outspan.downloads import Source
 
 BODY = bytes(range(256)) * 4000
 

@@ -15,7 +15,8 @@ def list_command() -> None:
 
     Example: outspan data list
     """
-    from outspan.data.sets import SETS, load, root
+    from outspan.data.sets import SETS, load
+    from outspan.downloads import root
 
     echo(f"data folder: {root()}")
     for name in SETS:
@@ -39,7 +40,8 @@ def fetch_command(name: Annotated[str, typer.Argument(help="Data set: mnist, cif
     from rich.progress import Progress
 
     from outspan.data.fetch import fetch
-    from outspan.data.sets import load, root
+    from outspan.data.sets import load
+    from outspan.downloads import root
 
     def show(file: str, here: int, total: int) -> None:
         bar.update(task, description=file, completed=here, total=total or None)

@@ -1,17 +1,12 @@
 """What a data set is: `Data` after it is read, and `DataSetEntry`, its entry in the table `SETS`, before."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from outspan.data.splits import Samples
+from outspan.downloads import Source
 from outspan.messages import shown
-
-
-def root() -> Path:
-    """Return the folder that holds all data sets: $OUTSPAN_DATA, or ~/.cache/outspan."""
-    return Path(os.environ.get("OUTSPAN_DATA") or Path.home() / ".cache" / "outspan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +53,6 @@ class ReadOptions:
     channels: str = "auto"  # of images from files: "1", "3", or "auto" for 1 if all of them are grey
     background: str = "white"  # the colour behind their transparent pixels
     workers: int | None = None  # number of processes that read them; None: by the number of cores
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file to download: its address and its SHA-256."""
-
-    url: str
-    sha256: str
-
-    @property
-    def name(self) -> str:
-        """The name of the file."""
-        return self.url.rpartition("/")[2]
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,14 @@
 import os
 import shutil
 import tarfile
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Callable
-from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 
-from outspan.data.dataset import Source
 from outspan.data.sets import SETS
-from outspan.files import digest_of, sync_folder
+from outspan.downloads import download
+from outspan.files import sync_folder
 from outspan.messages import unknown
-
-_CHUNK = 1 << 18
 
 
 def fetch(name: str, root: Path, *, on_bytes: Callable[[str, int, int], None] = lambda *_: None) -> Path:
@@ -33,7 +28,7 @@ def fetch(name: str, root: Path, *, on_bytes: Callable[[str, int, int], None] = 
     if not (target.exists() and any(target.iterdir())):
         partial.mkdir(parents=True, exist_ok=True)
         for source in entry.sources:
-            _download(source, partial / source.name, on_bytes)
+            download(source, partial / source.name, on_bytes)
         for archive in archives:
             _unpack(partial / archive)
         if hasattr(os, "sync"):
@@ -44,45 +39,6 @@ def fetch(name: str, root: Path, *, on_bytes: Callable[[str, int, int], None] = 
         if (target / archive).exists():  # a read-only mount refuses to remove even a missing file
             (target / archive).unlink(missing_ok=True)
     return target
-
-
-def _download(source: Source, path: Path, on_bytes: Callable[[str, int, int], None]) -> None:
-    """Download one file. It gets its name only when it is complete and verified."""
-    if path.exists():
-        return
-    partial = path.with_name(path.name + ".partial")
-    downloaded = partial.stat().st_size if partial.exists() else 0
-    total = 0
-    request = urllib.request.Request(source.url, headers={"Range": f"bytes={downloaded}-"} if downloaded else {})  # noqa: S310
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310, the addresses are those of SETS
-            resumes = response.status == 206
-            downloaded = downloaded if resumes else 0
-            total = downloaded + int(response.headers.get("Content-Length", -downloaded))
-            with open(partial, "ab" if resumes else "wb") as file:
-                while chunk := response.read(_CHUNK):
-                    file.write(chunk)
-                    downloaded += len(chunk)
-                    on_bytes(source.name, downloaded, total)
-                file.flush()
-                os.fsync(file.fileno())
-        if downloaded < total:
-            raise HTTPException("the connection was closed")
-    except urllib.error.HTTPError as error:
-        if error.code != 416:  # 416: all bytes were downloaded before; the digest is checked below
-            raise ValueError(f"{source.url}: the server answered {error.code} {error.reason}") from None
-    except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
-        reason = getattr(error, "reason", error)
-        raise ValueError(
-            f"{source.url}: download interrupted after {downloaded:,} bytes ({reason}); run the same command again to resume"
-        ) from None
-    except OSError as error:  # a full disk
-        raise ValueError(f"{partial}: cannot be written ({error.strerror or error}); run the command again to resume") from None
-    digest = digest_of(partial)
-    if digest != source.sha256:
-        partial.unlink()
-        raise ValueError(f"{source.url}: its SHA-256 is {digest}, expected {source.sha256}; it was removed")
-    os.replace(partial, path)
 
 
 def _unpack(path: Path) -> None:

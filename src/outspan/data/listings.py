@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from outspan.data.dataset import root
+from outspan.downloads import root
 from outspan.files import write_whole
 
 Stamp = list[int]  # when a file or folder was modified and changed, in ns, and its size

@@ -12,10 +12,11 @@ from torch import Tensor
 from outspan import rng
 from outspan.config import Recipe
 from outspan.data import published
-from outspan.data.dataset import Data, DataSetEntry, ReadOptions, Source, root
+from outspan.data.dataset import Data, DataSetEntry, ReadOptions
 from outspan.data.formats import find_format
 from outspan.data.shards import expand, is_shards
 from outspan.data.splits import Samples
+from outspan.downloads import Source, root
 from outspan.files import absolute, expand_home
 from outspan.messages import shown, unknown
 

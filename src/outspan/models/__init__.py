@@ -47,7 +47,10 @@ FAMILIES: Mapping[str, Mapping[str, Family]] = MappingProxyType(
             "pyramidnet-N-N": Family(
                 lambda shape, classes, depth, alpha: build_pyramidnet(shape, classes, depth=depth, alpha=alpha)
             ),
-            "resnet-N": Family(lambda shape, classes, depth: resnet(shape, classes, depth=depth)),
+            "resnet-N": Family(
+                lambda shape, classes, depth, weights="": resnet(shape, classes, depth=depth, weights=weights),
+                takes_weights=True,
+            ),
             "timm:NAME": Family(
                 lambda shape, classes, name, weights: from_timm(f"timm:{name}", shape, classes, weights),
                 takes_weights=True,
@@ -71,11 +74,12 @@ _EXAMPLES = {"images": "mlp, resnet-18, timm:NAME, …", "texts": "a Hugging Fac
 def build(name: str, shape: Shape, classes: int, weights: str = "") -> nn.Module:
     """Return a model by name for inputs of a shape: [C, H, W] of images, [T] of texts.
 
-    A timm model may start from `weights`: "published", or a file.
+    A ResNet or a timm model may start from `weights`: "published", or a file.
     """
     family, parts = _find(name, noun_of_shape(shape))
     if weights and not family.takes_weights:
-        raise ValueError(f"weights must be empty for model {shown(name)}, got {shown(weights)} (allowed: for models timm:NAME)")
+        allowed = "allowed: for models resnet-DEPTH and timm:NAME"
+        raise ValueError(f"weights must be empty for model {shown(name)}, got {shown(weights)} ({allowed})")
     options = {"weights": weights} if family.takes_weights else {}
     try:
         return family.build(shape, classes, *parts, **options)

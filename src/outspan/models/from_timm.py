@@ -1,18 +1,14 @@
 """Models of timm, with initial weights published by timm or read from a safetensors file."""
 
 from collections.abc import Callable
-from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import nn
 
 from outspan.messages import first_line, shown
-
-PUBLISHED_WEIGHTS = "published"  # the value of `weights` for those that timm publishes
+from outspan.models.weights import PUBLISHED_WEIGHTS, read_weights
 
 
 def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = "") -> nn.Module:
@@ -36,7 +32,7 @@ def from_timm(name: str, shape: tuple[int, ...], classes: int, weights: str = ""
     model = _build(name, create)
     if not weights:
         return model
-    options = {} if weights == PUBLISHED_WEIGHTS else {"pretrained_cfg_overlay": {"state_dict": _read(weights)}}
+    options = {} if weights == PUBLISHED_WEIGHTS else {"pretrained_cfg_overlay": {"state_dict": read_weights(weights)}}
     torch.set_rng_state(state)
     pretrained = _build(f"{name}, weights {weights}", lambda: create(pretrained=True, **options))
     _check_weights(name, weights, pretrained, model)
@@ -48,19 +44,6 @@ def _broken(name: str, error: Exception) -> ValueError:
     cause = shorten(first_line(error), 200)
     how = "timm needs a torchvision that fits the installed torch: reinstall both"
     return ValueError(f"model {shown(name)} needs timm, which cannot be imported ({type(error).__name__}: {cause}); {how}")
-
-
-def _read(weights: str) -> dict[str, Tensor]:
-    """Return the tensors of a file, or the tensors of the model if the file is a checkpoint of this library."""
-    if not Path(weights).is_file():
-        raise ValueError(f"weights {weights!r}: no such file (allowed: empty, {PUBLISHED_WEIGHTS!r}, or a file)")
-    try:
-        tensors = safetensors.torch.load_file(weights)
-    except (OSError, SafetensorError) as error:
-        how = "a pickle can run code when it is read: convert it with safetensors.torch.save_file"
-        raise ValueError(f"weights {weights!r}: not safetensors ({first_line(error)}); {how}") from None
-    of_model = {key.removeprefix("model."): tensor for key, tensor in tensors.items() if key.startswith("model.")}
-    return of_model or tensors
 
 
 def _check_weights(name: str, weights: str, pretrained: nn.Module, initial: nn.Module) -> None:

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from outspan.models.initialize import initialize
+from outspan.models.weights import PUBLISHED_WEIGHTS, RESNETS, load_weights, read_published, read_weights
 
 
 class Block(nn.Module):
@@ -20,7 +21,7 @@ class Block(nn.Module):
         self.shortcut: nn.Module = nn.Identity()
         if stride > 1 or before != after:
             self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
-        self.active = nn.ReLU()
+        self.active, self.stride = nn.ReLU(), stride
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the block's output."""
@@ -30,8 +31,8 @@ class Block(nn.Module):
 _STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 
 
-def resnet(shape: tuple[int, int, int], classes: int, *, depth: int) -> nn.Sequential:
-    """Return ResNet-18, -34, -50 or -101."""
+def resnet(shape: tuple[int, int, int], classes: int, *, depth: int, weights: str = "") -> nn.Sequential:
+    """Return ResNet-18, -34, -50 or -101, initialized at random or with `weights`: "published", or a file."""
     if depth not in _STAGES:
         raise ValueError(f"depth must be one of {', '.join(map(str, _STAGES))}, got {depth}")
     layers: list[nn.Module] = [nn.Conv2d(shape[0], 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
@@ -41,4 +42,31 @@ def resnet(shape: tuple[int, int, int], classes: int, *, depth: int) -> nn.Seque
         for i in range(blocks):
             layers.append(Block(before, 64 << stage, 2 if stage and i == 0 else 1, bottleneck=depth >= 50))
             before = (256 if depth >= 50 else 64) << stage
-    return initialize(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)))
+    model = initialize(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)))
+    if weights:
+        tensors = read_published(RESNETS[depth]) if weights == PUBLISHED_WEIGHTS else read_weights(weights)
+        names = _torchvision_names(model)
+        load_weights(model, {names.get(name, name): tensor for name, tensor in tensors.items()}, str(len(model) - 1))
+    return model
+
+
+def _torchvision_names(model: nn.Sequential) -> dict[str, str]:
+    """Return the names of this model's tensors by torchvision's names for the same tensors.
+
+    >>> names = _torchvision_names(resnet((3, 32, 32), 10, depth=18))
+    >>> names["layer2.0.downsample.1.running_mean"], names["fc.bias"]
+    ('6.shortcut.1.running_mean', '14.bias')
+    """
+    modules = {"0": "conv1", "1": "bn1", str(len(model) - 1): "fc"}
+    stage, index = 0, -1
+    for i, block in enumerate(model):
+        if not isinstance(block, Block):
+            continue
+        is_first = not stage or block.stride > 1
+        stage, index = (stage + 1, 0) if is_first else (stage, index + 1)
+        theirs = f"layer{stage}.{index}"
+        modules |= {f"{i}.shortcut.{part}": f"{theirs}.downsample.{part}" for part in (0, 1)}
+        for j in range(len(block.layers)):
+            modules[f"{i}.layers.{j}"] = f"{theirs}.{'conv' if j % 3 == 0 else 'bn'}{j // 3 + 1}"
+    parts = [(name, *name.rpartition(".")[::2]) for name in model.state_dict()]
+    return {f"{modules[module]}.{tensor}": name for name, module, tensor in parts}

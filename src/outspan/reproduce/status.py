@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TypeAlias, TypedDict, final
 
 from outspan.config import read_recipe
-from outspan.data.sets import SETS, missing_files, root
+from outspan.data.sets import SETS, missing_files
+from outspan.downloads import root
 from outspan.files import HOME
 from outspan.reproduce.paper import PAPER, ROWS, Item, find_item
 

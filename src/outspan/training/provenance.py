@@ -12,7 +12,7 @@ from outspan.config import Recipe, changed_keys, stored_recipe
 from outspan.data.dataset import Data
 from outspan.data.splits import Samples, Split
 from outspan.files import Json, digest_of
-from outspan.models.from_timm import PUBLISHED_WEIGHTS
+from outspan.models.weights import PUBLISHED_WEIGHTS
 from outspan.policies.files import file_and_function
 from outspan.training.metadata import DataMetadata, ProvenanceMetadata, RunMetadata
 from outspan.training.validation import has_stopped

@@ -18,8 +18,8 @@ from outspan.data.preprocess import make_preprocess
 from outspan.data.sets import hold_out, locate
 from outspan.data.splits import Samples, Split
 from outspan.files import absolute, expand_home
-from outspan.models.from_timm import PUBLISHED_WEIGHTS
 from outspan.models.precision import in_precision
+from outspan.models.weights import PUBLISHED_WEIGHTS
 from outspan.policies.files import file_and_function
 from outspan.policies.hard_samples import HardSamples
 from outspan.policies.protocols import LearningPolicy

@@ -16,8 +16,8 @@ from torch import Tensor
 from outspan import rng
 from outspan.limits import check_positive, check_value
 from outspan.plan import Plan
-from outspan.policies.batch import Batch, check_batch, execute
-from outspan.policies.drawing import add_defaults, check_proposal, draw, find_defaults
+from outspan.policies.batch import Batch, check_batch, draw_and_execute
+from outspan.policies.drawing import add_defaults, check_addition, check_proposal, draw, find_defaults, names_of
 from outspan.policies.fits import NAMES, Estimate, Fits, indicators
 from outspan.policies.ranks import find_ranks
 from outspan.policies.settings import check_settings
@@ -108,8 +108,7 @@ class Auto:
         check_proposal(self.propose)
         find_ranks(self.rank, self.world)
         for name, proposal in (("weak", self.weak), ("mix", self.mix)):
-            if proposal is not None:
-                _check_addition(name, proposal)
+            check_addition(name, proposal)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
         if self.steps is None:
             raise ValueError("steps is missing: pass the total number of steps of the run")
@@ -117,8 +116,8 @@ class Auto:
         check_value("label_smoothing", self.label_smoothing)
         self.adapted = self._at(_STARTS)
         self.weights = np.ones(len(NAMES))
-        always = _names(find_defaults(self.defaults))  # these need no trial
-        self.safe = {name: _UNDECIDED for name in _names(self.weak) if name not in always}
+        always = names_of(find_defaults(self.defaults))  # these need no trial
+        self.safe = {name: _UNDECIDED for name in names_of(self.weak) if name not in always}
         self._fits = Fits(self.classes, self.label_smoothing)
 
     def __call__(
@@ -132,26 +131,35 @@ class Auto:
         confidence = check_confidence(confidence, len(inputs))
         strength = strength_at(step, self._strength, self.finish, self.steps)
         ranks = find_ranks(self.rank, self.world)
-        plan, rows = self._draw(len(inputs), step, strength, confidence, ranks)
-        plan = add_defaults(plan, self.defaults, len(inputs), seeds=[self.seed], step=step, ranks=ranks)
-        targets = make_targets(inputs, labels, plan, self.classes)
+        depth = 0
+
+        def redraw(attempt: int) -> Plan:
+            nonlocal depth
+            plan = self._draw(len(inputs), step, strength, confidence, ranks, attempt)
+            depth = plan.ops.shape[1]
+            return add_defaults(plan, self.defaults, len(inputs), seeds=[self.seed], step=step, ranks=ranks)
+
+        drawn = draw_and_execute(inputs, redraw, self.preprocess)
+        targets = make_targets(inputs, labels, drawn.plan, self.classes)
+        rows = None
+        if not step % self._read_every:
+            rows = indicators(drawn.plan, depth) if strength else np.ones((len(inputs), 1))
         self._batch = rows, targets, ranks[1]
-        return Batch(execute(inputs, plan, self.preprocess), targets, plan)
+        return Batch(drawn.inputs, targets, drawn.plan, unchanged=drawn.unchanged)
 
     def _draw(
-        self, size: int, step: int, strength: float, confidence: Tensor | None, ranks: tuple[int, int]
-    ) -> tuple[Plan, np.ndarray | None]:
-        """Draw the transforms of a step, and return them with the rows of the regression, or None if it does not read them."""
-        read, rest = divmod(step, _READ_EVERY if self._round_steps >= _FEW_STEPS else 1)
+        self, size: int, step: int, strength: float, confidence: Tensor | None, ranks: tuple[int, int], attempt: int
+    ) -> Plan:
+        """Draw the transforms of a step."""
         if not strength:
-            plan = draw(self.propose, "none", size, seed=self.seed, step=step, strength=0.0)
-            return plan, None if rest else np.ones((size, 1))
+            return draw(self.propose, "none", size, seed=self.seed, step=step, strength=0.0)
+        read, rest = divmod(step, self._read_every)
         touched = None
         if not rest:
             touched = torch.ones(size)
             touched[(-read - ranks[0] * size) % _UNTOUCHED :: _UNTOUCHED] = 0.0
             confidence = touched if confidence is None else touched * confidence
-        options = {"step": step, "confidence": confidence, "ranks": ranks}
+        options = {"step": step, "confidence": confidence, "ranks": ranks, "attempt": attempt}
         weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
         safe, weak_options = self.safe, {**options, "strength": min(1.0, 2 * strength)}
         if step < self._trial_steps:
@@ -166,7 +174,7 @@ class Auto:
         if self.mix is not None and self._mixed:
             mixed = {name: weight * self._mixed for name, weight in weights.items()}
             plan = plan.then(draw(self.mix, "none", size, seed=rng.derive(self.seed, "mix"), weights=mixed, **options))
-        return plan, None if rest else indicators(plan)
+        return plan
 
     def learn(self, losses: Float32[Tensor, " B"], *, step: int) -> None:
         """Read the losses of the batch that this policy returned last, one per sample. They are not changed.
@@ -238,8 +246,8 @@ class Auto:
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that a checkpoint must store."""
         safe = torch.tensor([*self.safe.values()], dtype=torch.float64)
-        adapted = {"adapted": torch.tensor([self.adapted, self.evenness], dtype=torch.float64), "safe": safe}
-        return {**adapted, "weights": torch.from_numpy(self.weights.copy()), **self._fits.state_dict()}
+        adapted = torch.tensor([self.adapted, self.evenness], dtype=torch.float64)
+        return {"adapted": adapted, "safe": safe, "weights": torch.from_numpy(self.weights.copy()), **self._fits.state_dict()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`; tensors that do not fit this policy raise a ValueError."""
@@ -260,6 +268,11 @@ class Auto:
     def _round_steps(self) -> int:
         """Steps of a round."""
         return max(1, self._total // _ROUNDS)
+
+    @property
+    def _read_every(self) -> int:
+        """The losses of every so many-th step are read."""
+        return _READ_EVERY if self._round_steps >= _FEW_STEPS else 1
 
     @property
     def _trial_steps(self) -> int:
@@ -285,16 +298,3 @@ class Auto:
     def _at(self, by_epochs: tuple[tuple[float, ...], tuple[float, ...]]) -> float:
         """Interpolate a value between numbers of epochs."""
         return float(np.interp(self.epochs, *by_epochs))
-
-
-def _check_addition(name: str, proposal: Proposal | Schedule) -> None:
-    """Refuse what cannot follow the transforms of another proposal."""
-    check_proposal(proposal, name)
-    if isinstance(proposal, Schedule) or len(proposal(1, rng=rng.generator(0, "names")).ops) != 1:
-        kind = "a schedule" if isinstance(proposal, Schedule) else "one that mixes versions of an image, such as augmix"
-        raise ValueError(f"{name} must be a proposal with one row per sample, got {kind}: pass it as propose")
-
-
-def _names(propose: Proposal | None) -> list[str]:
-    """Return the transforms of a proposal."""
-    return [] if propose is None else [*propose(1, rng=rng.generator(0, "names")).names]

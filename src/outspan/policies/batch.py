@@ -1,13 +1,17 @@
-"""The batch that a policy returns, and checks of the arguments of a policy."""
+"""The batch that a policy returns, how its plan is drawn and executed, and checks of the arguments of a policy."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from outspan.plan import Plan
 from outspan.policies.ranks import Part, own_plan
 from outspan.shapes import Float32, Inputs, Int64, Normalized, Num
-from outspan.transforms.normalize import DEFAULT_PREPROCESS, Preprocess
+from outspan.transforms.normalize import DEFAULT_PREPROCESS, Preprocess, Redrawable, RedrawingPreprocess
+
+_ATTEMPTS = 16  # at a draw that changes its sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +26,7 @@ class Batch:
     drawn: Plan = field(repr=False)  # the plan of all candidates
     chosen: Int64[Tensor, " N"] | None = field(default=None, repr=False)  # the outputs of `drawn` that were kept; None: all
     losses: Float32[Tensor, "images candidates"] | None = field(default=None, repr=False)  # of all candidates; None: not scored
+    unchanged: tuple[int, int] | None = None  # of the texts with transforms, how many are unchanged, and their number
 
     @property
     def plan(self) -> Plan:
@@ -51,3 +56,51 @@ def execute(inputs: Inputs, plan: Plan, preprocess: Preprocess | None) -> Tensor
     if isinstance(inputs, Part):
         inputs, plan = inputs.own, own_plan(plan, inputs.rows, len(inputs))
     return (preprocess or DEFAULT_PREPROCESS).execute(inputs, plan)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A plan and the model's input of its outputs."""
+
+    plan: Plan
+    inputs: Tensor = field(repr=False)  # those of the rank, of a `Part`
+    unchanged: tuple[int, int] | None = None  # as in `Batch`
+
+
+def draw_and_execute(inputs: Inputs, draw: Callable[[int], Plan], preprocess: Preprocess | None) -> Drawn:
+    """Execute the plan `draw(0)`. Outputs that it does not change are drawn again, with `draw(1)` and so on, if they are texts.
+
+    The returned plan has the final draws, so replaying it gives the same inputs.
+    """
+    plan = draw(0)
+    if not isinstance(preprocess, RedrawingPreprocess):
+        return Drawn(plan, execute(inputs, plan, preprocess))
+    samples, rows = (inputs.own, inputs.rows) if isinstance(inputs, Part) else (inputs, range(len(inputs)))
+    outputs = preprocess.augment(samples, own_plan(plan, rows, len(inputs)))
+    begin, end = (end * len(plan) // max(1, len(inputs)) for end in (rows.start, rows.stop))
+    for attempt in range(1, _ATTEMPTS):
+        unchanged = _unchanged_rows(inputs, outputs)
+        if not len(unchanged):
+            break
+        again = draw(attempt)
+        plan = _with_outputs(plan, unchanged, again)
+        own = unchanged[(unchanged >= begin) & (unchanged < end)] - begin
+        outputs.replace(own.numpy(), own_plan(again, rows, len(inputs))[own])
+    has_transforms = ((plan.ops >= 0) & (plan.levels != 0)).any(dim=1)
+    count = int(has_transforms[plan.out].sum())
+    return Drawn(plan, outputs.to_inputs(), (len(_unchanged_rows(inputs, outputs)), count))
+
+
+def _unchanged_rows(inputs: Inputs, outputs: Redrawable) -> Int64[Tensor, " K"]:
+    """Return the outputs that have transforms and are equal to their sample. Those of a `Part` are gathered."""
+    unchanged = torch.from_numpy(outputs.unchanged())
+    if isinstance(inputs, Part):
+        unchanged = inputs.gather(unchanged.float().to(inputs.device)).cpu() > 0
+    return unchanged.nonzero().squeeze(1)
+
+
+def _with_outputs(plan: Plan, rows: Tensor, other: Plan) -> Plan:
+    """Return a plan in which some outputs are those of another plan. The outputs keep their order."""
+    places = torch.arange(len(plan))
+    places[rows] += len(plan)
+    return Plan.cat([plan, other])[places]

@@ -56,17 +56,18 @@ def draw(
     weights: Mapping[str, float] | None = None,
     confidence: Tensor | None = None,
     ranks: tuple[int, int] = (0, 1),
+    attempt: int = 0,
 ) -> Plan:
     """Draw the plan of a step: the proposal's transforms, scaled as `scale` does, then the defaults.
 
     `ranks` are the rank of this process and the number of ranks, each with `size` samples. The plan of all ranks is drawn, and
-    that of this rank is returned.
+    that of this rank is returned. Each `attempt` at a step has its own draws.
     """
     world = ranks[1]
     if world > 1:
         propose, defaults = within_ranks(propose, world), within_ranks(find_defaults(defaults), world)
         confidence = None if confidence is None else confidence.repeat(world)  # the other ranks' rows are not returned
-    options = {"candidates": candidates, "strength": strength, "weights": weights, "confidence": confidence}
+    options = {"candidates": candidates, "strength": strength, "weights": weights, "confidence": confidence, "attempt": attempt}
     plan = draw_several(propose, defaults, size * world, seeds=[seed], step=step, **options)
     return _own_plan(plan, size, ranks)
 
@@ -88,13 +89,15 @@ def draw_several(
     strength: float = 1.0,
     weights: Mapping[str, float] | None = None,
     confidence: Tensor | None = None,
+    attempt: int = 0,
 ) -> Plan:
     """Draw the plans of one step for several seeds as one plan; the batches of the seeds follow one another."""
     propose = propose.at(step) if isinstance(propose, Schedule) else propose
     propose = propose if strength else _NOTHING
-    plan = draw_together(propose, size, [rng.generator(seed, "augment", step) for seed in seeds], candidates)
+    address = (step, attempt) if attempt else (step,)
+    plan = draw_together(propose, size, [rng.generator(seed, "augment", *address) for seed in seeds], candidates)
     if plan.ops.numel() and (strength != 1 or weights is not None or confidence is not None):
-        plan = scale(plan, strength, [rng.generator(seed, "strength", step) for seed in seeds], weights, confidence)
+        plan = scale(plan, strength, [rng.generator(seed, "strength", *address) for seed in seeds], weights, confidence)
     return add_defaults(plan, defaults, size, seeds=seeds, step=step, candidates=candidates)
 
 
@@ -115,3 +118,18 @@ def add_defaults(
     after = draw_together(within_ranks(find_defaults(defaults), world), size * world, generators, candidates)
     after = _own_plan(after, size, ranks)
     return plan.then(after) if after.ops.numel() else plan
+
+
+def check_addition(name: str, proposal: Proposal | Schedule | None) -> None:
+    """Refuse what cannot follow the transforms of another proposal. None is allowed."""
+    if proposal is None:
+        return
+    check_proposal(proposal, name)
+    if isinstance(proposal, Schedule) or len(proposal(1, rng=rng.generator(0, "names")).ops) != 1:
+        kind = "a schedule" if isinstance(proposal, Schedule) else "one that mixes versions of an image, such as augmix"
+        raise ValueError(f"{name} must be a proposal with one row per sample, got {kind}: pass it as propose")
+
+
+def names_of(propose: Proposal | None) -> list[str]:
+    """Return the transforms of a proposal."""
+    return [] if propose is None else [*propose(1, rng=rng.generator(0, "names")).names]

@@ -106,9 +106,12 @@ def _learned(fit: float, chance: float) -> float:
     return (fit - chance) / max(1 - chance, 1e-6)
 
 
-def indicators(plan: Plan) -> np.ndarray:
-    """Return a 1 for each transform of each output, float64 [outputs, 1 + transforms]; column 0 is 1."""
-    ops = plan.ops[plan.out].numpy()
+def indicators(plan: Plan, steps: int | None = None) -> np.ndarray:
+    """Return a 1 for each transform of each output, float64 [outputs, 1 + transforms]; column 0 is 1.
+
+    Only the first `steps` transforms of each output count; None counts all.
+    """
+    ops = plan.ops[plan.out, :steps].numpy()
     rows = np.zeros((len(ops), 2 + len(NAMES)))
     rows[:, 0] = 1
     columns = np.array([1 + NAMES.index(name) for name in plan.names] + [1 + len(NAMES)])  # the last is for "no transform"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from outspan import rng
 from outspan.plan import Plan
-from outspan.policies.batch import Batch, check_batch, execute
+from outspan.policies.batch import Batch, check_batch, draw_and_execute
 from outspan.policies.drawing import check_proposal, draw, draw_several
 from outspan.policies.partners import check_same_class, partners_by_class
 from outspan.policies.ranks import find_ranks
@@ -61,11 +61,18 @@ class Plain:
         check_batch(inputs, labels, self.preprocess)
         ranks = find_ranks(self.rank, self.world)
         options = {"strength": self._strength_at(step), "confidence": check_confidence(confidence, len(inputs))}
-        plan = draw(self.propose, self.defaults, len(inputs), seed=self.seed, step=step, ranks=ranks, **options)
-        if self.same_class >= 0:
+        options |= {"seed": self.seed, "step": step, "ranks": ranks}
+
+        def redraw(attempt: int) -> Plan:
+            plan = draw(self.propose, self.defaults, len(inputs), attempt=attempt, **options)
+            if self.same_class < 0:
+                return plan
             generator = rng.generator(self.seed, "partners", step, *ranks[:1] if ranks[0] else ())
-            plan = partners_by_class(plan, labels.cpu(), self.same_class, [generator])
-        return Batch(execute(inputs, plan, self.preprocess), make_targets(inputs, labels, plan, self.classes), plan)
+            return partners_by_class(plan, labels.cpu(), self.same_class, [generator])
+
+        drawn = draw_and_execute(inputs, redraw, self.preprocess)
+        targets = make_targets(inputs, labels, drawn.plan, self.classes)
+        return Batch(drawn.inputs, targets, drawn.plan, unchanged=drawn.unchanged)
 
     def draw_several(self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int) -> Plan:
         """Draw the plans of one step for several seeds as one plan. `labels` has the labels of each seed's batch, in order."""

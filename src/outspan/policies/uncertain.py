@@ -13,7 +13,8 @@ from outspan.limits import check_whole
 from outspan.messages import shown
 from outspan.models.evaluating import evaluating
 from outspan.models.outputs import read_logits
-from outspan.policies.batch import Batch, check_batch, execute
+from outspan.plan import Plan
+from outspan.policies.batch import Batch, check_batch, draw_and_execute
 from outspan.policies.drawing import check_proposal, draw
 from outspan.policies.losses import check_loss, entropy, sample_losses, soft_cross_entropy
 from outspan.policies.ranks import Part, find_ranks
@@ -90,10 +91,16 @@ class Uncertain:
         strength = strength_at(step, self.strength, self.finish, self.steps)
         scoring = step % self.score_every == 0 and self.keep < self.candidates and strength > 0
         count = self.candidates if scoring else self.keep
-        plan = draw(self.propose, self.defaults, len(inputs), candidates=count, strength=strength, **options)
-        augmented = execute(inputs, plan, self.preprocess)
+        options |= {"candidates": count, "strength": strength}
+
+        def redraw(attempt: int) -> Plan:
+            return draw(self.propose, self.defaults, len(inputs), attempt=attempt, **options)
+
+        drawn = draw_and_execute(inputs, redraw, self.preprocess)
+        plan, augmented = drawn.plan, drawn.inputs
         if not scoring:
-            return Batch(augmented, make_targets(inputs, labels, plan, self._count_classes(augmented)), plan)
+            targets = make_targets(inputs, labels, plan, self._count_classes(augmented))
+            return Batch(augmented, targets, plan, unchanged=drawn.unchanged)
         with evaluating(self.model):
             logits = _logits(self.model(augmented))
             if self.classes not in (None, logits.shape[1]):
@@ -106,7 +113,7 @@ class Uncertain:
         own = chosen
         if isinstance(inputs, Part):
             own = chosen[inputs.rows.start * self.keep : inputs.rows.stop * self.keep] - inputs.rows.start * count
-        return Batch(augmented[own], targets[chosen], plan, chosen, losses)
+        return Batch(augmented[own], targets[chosen], plan, chosen, losses, drawn.unchanged)
 
     def _score(self, logits: Tensor, targets: Tensor, inputs: Inputs) -> Tensor:
         """Return the loss of each candidate. Those of a `Part` are gathered: every rank scores its own."""

@@ -23,18 +23,58 @@ def apply(passages: Passages, plan: Plan) -> Int64[Tensor, "M T"]:
     Operations on sentences run first, even if they are later in a row. Then long documents are truncated, and operations on
     tokens run in the plan's order. Special tokens and padding never change.
     """
-    check_plan(plan, len(passages), TEXT_TRANSFORMS)
-    split, corpus = passages.split, passages.split.corpus
+    return Augmented(passages, plan).to_inputs()
+
+
+class Augmented:
+    """The tokens of a plan's outputs on the host, before special tokens and padding. Some outputs may be drawn again."""
+
+    def __init__(self, passages: Passages, plan: Plan) -> None:
+        check_plan(plan, len(passages), TEXT_TRANSFORMS)
+        self.passages, self.sources = passages, plan.source.numpy()[plan.out.numpy()]
+        self.tokens, self.lengths = _execute(passages, plan)
+        self.has_transforms = _has_transforms(plan)
+
+    def unchanged(self) -> np.ndarray:
+        """Return which outputs have transforms and are equal to their document, bool [M]."""
+        original, lengths = _execute(self.passages, Plan.of([[]] * len(self.passages)))
+        original, lengths = original[self.sources], lengths[self.sources]
+        width = min(original.shape[1], self.tokens.shape[1])
+        differs = (original[:, :width] != self.tokens[:, :width]) & (np.arange(width) < lengths[:, None])
+        return self.has_transforms & (lengths == self.lengths) & ~differs.any(axis=1)
+
+    def replace(self, rows: np.ndarray, plan: Plan) -> None:
+        """Replace outputs by those of another plan, one per row, in order. They read the same documents."""
+        tokens, lengths = _execute(self.passages, plan)
+        width = max(tokens.shape[1], self.tokens.shape[1])
+        self.tokens = np.pad(self.tokens, ((0, 0), (0, width - self.tokens.shape[1])))
+        self.tokens[rows, : tokens.shape[1]], self.lengths[rows] = tokens, lengths
+        self.has_transforms[rows] = _has_transforms(plan)
+
+    def to_inputs(self) -> Int64[Tensor, "M T"]:
+        """Return the outputs with special tokens, padded to the longest, on the batch's device."""
+        return to_device(
+            torch.from_numpy(_add_special_tokens(self.passages.split, self.tokens, self.lengths)), self.passages.device
+        )
+
+
+def _has_transforms(plan: Plan) -> np.ndarray:
+    """Return which outputs have a transform whose level is not 0, bool [M]."""
     rows = plan.out.numpy()
-    documents = passages.rows[plan.source.numpy()[rows]]
+    return ((plan.ops.numpy()[rows] >= 0) & (plan.levels.numpy()[rows] > 0)).any(axis=1)
+
+
+def _execute(passages: Passages, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tokens of the rows `plan.out`, [rows, longest], and their number per row."""
+    split, corpus = passages.split, passages.split.corpus
+    documents = passages.rows[plan.source.numpy()[plan.out.numpy()]]
     sentences = corpus.starts[documents + 1] - corpus.starts[documents]
     translated = np.zeros((len(documents), int(sentences.max(initial=0))), dtype=bool)
     context = Context(sentences, corpus.replacements, has_translations=corpus.has_translations)
     translated = _run_stage("sentences", plan, translated, context)
     positions, lengths = _positions(split, documents, translated)
     context = Context(lengths, corpus.replacements, positions, corpus.weights, corpus.has_translations)
-    tokens = _run_stage("tokens", plan, corpus.tokens[positions], context)
-    return to_device(torch.from_numpy(_add_special_tokens(split, tokens, lengths)), passages.device)
+    return _run_stage("tokens", plan, corpus.tokens[positions], context), lengths
 
 
 def _run_stage(stage: str, plan: Plan, state: np.ndarray, context: Context) -> np.ndarray:
@@ -61,8 +101,12 @@ class PadTokens:
 
     def execute(self, passages: Passages, plan: Plan) -> Int64[Tensor, "M T"]:
         """Return the tokens of a batch augmented by a plan."""
+        return self.augment(passages, plan).to_inputs()
+
+    def augment(self, passages: Passages, plan: Plan) -> Augmented:
+        """Return the tokens of a batch augmented by a plan, of which some may be drawn again."""
         self.check(passages)
-        return apply(passages, plan)
+        return Augmented(passages, plan)
 
     def check(self, inputs: object) -> None:
         """Raise a ValueError unless the inputs are a batch of documents."""

@@ -44,6 +44,7 @@ class StateMetadata(TypedDict):
     seconds: float
     losses: float  # sum over the steps of this epoch
     chosen: dict[str, list[float]]  # by composition: how often it was chosen in this epoch, and the sum of its losses
+    unchanged: NotRequired[list[int]]  # of the texts with transforms in this epoch, how many are unchanged, and their number
     metrics: list[dict[str, float]]
     step: int
     scaler: NotRequired[list[float]]  # of fp16: the scale of the loss, and how many steps have had this scale
@@ -134,6 +135,7 @@ RUN_CHECKS: Mapping[str, Check] = MappingProxyType(
         "seconds": (_is_nonnegative, "a number of at least 0"),
         "losses": (_is_nonnegative, "a number of at least 0"),
         "chosen": (_is_chosen, "an object of [count, loss]"),
+        "unchanged?": (lambda value: _is_list(value, is_count) and len(value) == 2, "two integers of at least 0"),
         "metrics": (
             lambda value: _is_list(value, _is_metrics_row),
             f"a list of objects with {', '.join(_METRIC_KEYS)}",

@@ -165,6 +165,9 @@ class Run:
         if self.learning_policy is not None:
             self.learning_policy.learn(losses, step=self.step)
         self.setup.samples.learn(self._rows, losses, batch.targets)
+        if batch.unchanged is not None:
+            unchanged, count = (before + now for before, now in zip(self.state.unchanged, batch.unchanged, strict=True))
+            self.state.unchanged = unchanged, count
         self.state.step += 1
         self.loss_queue.add(Outcome(self.step - 1, losses.mean(), batch.drawn, batch.chosen, batch.losses))
 
@@ -192,9 +195,11 @@ class Run:
         row |= self.setup.samples.metrics()
         if self.learning_policy is not None:
             row |= self.learning_policy.metrics()
+        unchanged, count = state.unchanged
+        row |= {"unchanged": unchanged / count} if count else {}
         state.metrics.append(row)
         self.ranks.on_first(lambda: self._report(epoch))
-        state.loss_sum, state.composition_counts = 0.0, {}
+        state.loss_sum, state.composition_counts, state.unchanged = 0.0, {}, (0, 0)
         self._began += time.perf_counter() - began  # evaluation is not training
         if (best := best_epoch(self.metrics)) is not None and best.epoch == epoch:
             self.save(best=True)

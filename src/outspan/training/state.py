@@ -27,6 +27,7 @@ class State:
     seconds: float = 0.0  # of training, over all starts, without evaluation
     loss_sum: float = 0.0  # over the steps of this epoch
     composition_counts: compositions.Counts = field(default_factory=dict)  # compositions chosen in this epoch
+    unchanged: tuple[int, int] = (0, 0)  # of the texts with transforms in this epoch, how many are unchanged, and their number
     metrics: list[dict[str, float]] = field(default_factory=list)  # one row per finished epoch
 
     @property
@@ -45,6 +46,7 @@ class State:
             "seconds": self.seconds,
             "losses": self.loss_sum,
             "chosen": self.composition_counts,
+            "unchanged": list(self.unchanged),
             "metrics": self.metrics,
             "step": self.step,
         }
@@ -61,7 +63,8 @@ class State:
             self.scaler.load_state_dict(self.scaler.state_dict() | dict(zip(_SCALER_KEYS, stored, strict=True)))
         self.step, self.seconds = metadata["step"], metadata["seconds"]
         self.loss_sum, self.composition_counts = metadata["losses"], metadata["chosen"]
-        self.metrics = metadata["metrics"]
+        unchanged, count = metadata.get("unchanged", (0, 0))  # checkpoints of earlier versions have none
+        self.unchanged, self.metrics = (unchanged, count), metadata["metrics"]
 
 
 def initial_model(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:

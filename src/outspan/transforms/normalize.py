@@ -36,6 +36,32 @@ class Preprocess(Protocol):
         ...
 
 
+@runtime_checkable
+class Redrawable(Protocol):
+    """The outputs of a plan, of which some may be drawn again because the plan does not change them."""
+
+    def unchanged(self) -> np.ndarray:
+        """Return which outputs have transforms and are equal to their sample, bool [M]."""
+        ...
+
+    def replace(self, rows: np.ndarray, plan: Plan) -> None:
+        """Replace outputs by those of another plan, one per row, in order."""
+        ...
+
+    def to_inputs(self) -> Tensor:
+        """Return the model's input of the outputs."""
+        ...
+
+
+@runtime_checkable
+class RedrawingPreprocess(Preprocess, Protocol):
+    """A preprocess that can tell which outputs a plan leaves unchanged. Policies draw these again."""
+
+    def augment(self, inputs: Any, plan: Plan, /) -> Redrawable:
+        """Apply a plan to a batch, like `execute`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Normalize:
     """Normalize uint8 images [B, C, H, W] per channel: (value / 255 - mean) / std, in float64, rounded once to `dtype`.

@@ -1,0 +1,134 @@
+"""A draw that changes nothing is drawn again, and the plan has the final draw."""
+
+import json
+from dataclasses import replace
+
+import torch
+
+from outspan import Auto, Plain, Plan, Uncertain, sequence, train, uniform
+from outspan.policies.ranks import Part
+from outspan.policies.steps import Step
+from outspan.text.documents import Documents
+from outspan.text.executor import PadTokens, apply
+from outspan.text.tokens import encode
+
+TEXTS = ["the film was very dull.", "a lovely story with music.", "great music in the film!", "quite a boring plot.", "the"]
+
+
+class Reader(torch.nn.Module):
+    """The sum of the tokens as the logit of the second class."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        total = tokens.sum(1).float()
+        return torch.stack([-total, total], 1) / 100
+
+
+def batch_of(texts, tokenizer):
+    split = encode(Documents(texts, torch.arange(len(texts)) % 2), tokenizer, length=16)
+    return next(split.batches([torch.arange(len(texts))], torch.device("cpu")))
+
+
+def policies():
+    propose = uniform(1, transforms=("switchout", "word_replacement"), probability=1.0)
+    yield Plain(propose, classes=2, preprocess=PadTokens())
+    yield Uncertain(Reader(), propose, candidates=4, preprocess=PadTokens())
+    yield Auto(propose, classes=2, epochs=100, steps=1000, preprocess=PadTokens())
+
+
+def test_few_candidates_are_unchanged_and_a_plan_replays_exactly(tokenizer):
+    passages, labels = batch_of(TEXTS[:4] * 20, tokenizer)
+    for policy in policies():
+        counts = [policy(passages, labels, step=step).unchanged for step in range(10)]
+        unchanged, total = map(sum, zip(*counts, strict=True))
+        assert total > 700
+        assert unchanged <= 0.05 * total
+        batch = policy(passages, labels, step=3)
+        replayed = apply(passages, batch.plan)
+        assert torch.equal(batch.inputs[:, : replayed.shape[1]], replayed)
+        assert torch.equal(policy(passages, labels, step=3).inputs, batch.inputs)
+
+
+def test_only_unchanged_rows_are_drawn_again(tokenizer):
+    passages, labels = batch_of(TEXTS * 12, tokenizer)
+    propose = uniform(1, transforms=("switchout",), probability=1.0)
+    once = Plain(propose, classes=2, preprocess=replace_redraw(PadTokens()))(passages, labels, step=0)
+    again = Plain(propose, classes=2, preprocess=PadTokens())(passages, labels, step=0)
+    plain = PadTokens()(passages)
+    width = min(plain.shape[1], once.inputs.shape[1], again.inputs.shape[1])
+    kept = (once.inputs[:, :width] != plain[:, :width]).any(1)
+    assert 0 < int(kept.sum()) < len(kept)
+    assert torch.equal(again.inputs[kept, :width], once.inputs[kept, :width])
+    assert (again.inputs[~kept, :width] != plain[~kept, :width]).any(1).float().mean() > 0.5
+
+
+def replace_redraw(preprocess: PadTokens):
+    """Return a preprocess that does the same but cannot tell which outputs are unchanged."""
+
+    class Once:
+        def __call__(self, inputs):
+            return preprocess(inputs)
+
+        def execute(self, inputs, plan):
+            return preprocess.execute(inputs, plan)
+
+        def check(self, inputs):
+            preprocess.check(inputs)
+
+    return Once()
+
+
+def test_texts_without_transforms_are_not_drawn_again(tokenizer):
+    passages, labels = batch_of(TEXTS, tokenizer)
+    batch = Plain(sequence(Step("switchout", 0.0, 1.0, 0.0)), classes=2, preprocess=PadTokens())(passages, labels, step=0)
+    assert batch.unchanged == (0, 0)
+    assert torch.equal(batch.inputs, PadTokens()(passages))
+
+
+def test_a_draw_that_cannot_change_its_text_ends(tokenizer):
+    passages, labels = batch_of(["!", "."], tokenizer)  # no words to replace
+    batch = Plain(sequence(Step("word_replacement")), classes=2, preprocess=PadTokens())(passages, labels, step=0)
+    assert batch.unchanged == (2, 2)
+    assert torch.equal(batch.inputs, PadTokens()(passages))
+
+
+def test_all_ranks_draw_the_same_rows_again(tokenizer):
+    passages, labels = batch_of(TEXTS * 4 + TEXTS[:4], tokenizer)
+    policy = Uncertain(Reader(), uniform(1, transforms=("switchout",), probability=1.0), candidates=2, keep=2,
+                       preprocess=PadTokens(), classes=2)  # fmt: skip
+    whole = policy(passages, labels, step=0)
+    flags = PadTokens().augment(passages, policy_plan(policy, len(passages))).unchanged()
+    assert flags.any()
+    parts = []
+    for rows in (range(12), range(12, 24)):
+        own = replace(passages, rows=passages.rows[rows.start : rows.stop])
+        parts.append(policy(Part(own, rows, 24, gathered(policy, passages)), labels, step=0))
+    for part, rows in zip(parts, (slice(0, 24), slice(24, 48)), strict=True):
+        assert part.plan.to_json() == whole.plan.to_json()
+        width = min(part.inputs.shape[1], whole.inputs.shape[1])
+        assert torch.equal(part.inputs[:, :width], whole.inputs[rows, :width])
+
+
+def policy_plan(policy: Uncertain, size: int, attempts: int = 1) -> Plan:
+    from outspan.policies.drawing import draw
+
+    return draw(policy.propose, "none", size, candidates=2, seed=0, step=0, attempt=attempts - 1)
+
+
+def gathered(policy: Uncertain, passages):
+    """Return a function that returns the flags of the whole batch, attempt by attempt, as an all-reduce would."""
+    flags = []
+    augmented = PadTokens().augment(passages, policy_plan(policy, len(passages)))
+    for attempt in range(1, 17):
+        flags.append(torch.from_numpy(augmented.unchanged()).float())
+        rows = augmented.unchanged().nonzero()[0]
+        augmented.replace(rows, policy_plan(policy, len(passages), attempt + 1)[torch.from_numpy(rows)])
+    return lambda own: flags.pop(0)
+
+
+def test_the_metrics_have_the_fraction_of_unchanged_candidates(corpus, tiny_model, tmp_path):
+    keys = {"data": str(corpus), "model": str(tiny_model), "length": 48, "batch": 8, "device": "cpu"}
+    train(**keys, policy="uncertain", epochs=2, out=tmp_path / "run")
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(0 <= row["unchanged"] <= 0.05 for row in rows)
+    train(**keys, policy="none", epochs=1, out=tmp_path / "none")
+    assert "unchanged" not in (tmp_path / "none" / "metrics.jsonl").read_text()

@@ -46,13 +46,24 @@ def make_reviews(count: int, seed: int = 0) -> list[tuple[str, int]]:
     return reviews
 
 
-def write_model(folder, *, layers: int = 1, positions: int = 64, hidden: int = 16) -> None:
+def write_wordnet(folder) -> None:
+    """Write a dictionary in the format of WordNet, with synonyms among the words of the reviews."""
+    folder.mkdir(parents=True, exist_ok=True)
+    synsets = [("film", "scene"), ("plot", "story", "film"), GOOD, BAD]
+    lines = [
+        f"0000000{i} 0 n {len(words):02x} {' '.join(f'{word} 0' for word in words)} 000" for i, words in enumerate(synsets)
+    ]
+    for part in ("noun", "verb", "adj", "adv"):
+        (folder / f"data.{part}").write_text("  1 licence\n" + "".join(f"{line}\n" for line in lines) * (part == "noun"))
+
+
+def write_model(folder, *, layers: int = 1, positions: int = 64, hidden: int = 16, lowercase: bool = True) -> None:
     """Write a BERT of random weights and a WordPiece tokenizer."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel
 
     tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))  # noqa: S106
-    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens(list(SPECIAL))
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))

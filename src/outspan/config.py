@@ -77,6 +77,7 @@ class Recipe:
     text_column: str = "text"
     label_column: str = "label"
     cache: str = ""  # file of back-translated sentences
+    wordnet: str = ""  # folder of WordNet's database; "": where Debian installs it
     validation: int = 0  # number of train samples held out for model selection
     patience: int = 0  # end after this number of epochs without a better validation accuracy; 0: no early stopping
     transforms: str = _BY_DATA  # "paper16", "geometric", or comma-separated names

@@ -35,6 +35,7 @@ class StudyKeys(TypedDict, total=False):
     text_column: str
     label_column: str
     cache: str
+    wordnet: str
     validation: int
     profile: str
     candidates: int

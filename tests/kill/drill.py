@@ -45,7 +45,8 @@ if __name__ != "__mp_main__" or PATCHES in os.environ:
     from outspan import rng
     from outspan.data.sets import load
     from outspan.training import checkpoint, ensemble, train
-    from reviews import make_reviews, write_model
+    from outspan.transforms.table import TEXT_TRANSFORMS
+    from reviews import make_reviews, write_model, write_wordnet
 
     # Save after every step.
     train.train.__kwdefaults__["save_every"] = 0.0
@@ -86,7 +87,15 @@ def images(root: Path) -> Path:
     return root / "images"
 
 
-def texts(root: Path) -> Arguments:
+def every_operation(root: Path) -> Arguments:
+    """Write a made WordNet, and return the options for all operations on texts but back-translation, two per candidate."""
+    write_wordnet(root / "wordnet")
+    names = ",".join(name for name, transform in TEXT_TRANSFORMS.items() if transform.needs != "cache")
+    options = {"transforms": names, "depth": "2", "wordnet": str(root / "wordnet")}
+    return [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
+
+
+def texts(root: Path, *, lowercase: bool = True) -> Arguments:
     """Write reviews and a tiny BERT, and return the options for them. A child process writes it: tokenizers start threads."""
     for split, count, seed in (("train", 40, 0), ("test", 20, 1)):
         rows = [json.dumps({"text": text, "label": label}) for text, label in make_reviews(count, seed)]
@@ -95,7 +104,7 @@ def texts(root: Path) -> Arguments:
     child = os.fork()
     if not child:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # a progress bar
-        write_model(root / "bert")
+        write_model(root / "bert", lowercase=lowercase)
         os._exit(0)
     os.waitpid(child, 0)
     return ["--data", str(root / "reviews"), "--model", str(root / "bert"), "--set", "length=48"]
@@ -128,6 +137,10 @@ SCENARIOS: Mapping[str, Callable[[Path], Arguments]] = {
         *("--set", "size=8", "--set", "epochs=2", "--set", "batch=50", "--set", "crop=resized"),
     ],
     "text": lambda root: ["train", *texts(root), "--policy", "uncertain", "--set", "epochs=2", "--set", "batch=10"],
+    "text operations": lambda root: [
+        *("train", *texts(root, lowercase=False), "--policy", "uncertain"),
+        *(*every_operation(root), "--set", "epochs=2", "--set", "batch=10"),
+    ],
     "compare": on_digits(*COMPARE),
     "compare --jobs 2": on_digits(*COMPARE, "--jobs", "2"),
     "grid": lambda root: ["grid", *grid(root)],

@@ -351,6 +351,19 @@ def test_a_policy_that_continues_from_its_state_makes_the_same_batches():
         again.load_state_dict(state | {"weights": torch.ones(3)})
 
 
+def test_a_state_from_before_transforms_were_added_continues():
+    policy, again = make(20, seed=4), make(20, seed=4)
+    teach(policy, lambda batch: torch.where(has(batch, "invert"), 0.2, 0.9), range(30))
+    state, names = policy.state_dict(), len(NAMES) - 4  # the last ones are of texts
+    old = {
+        "counts": state["counts"][: 1 + names, : 1 + names],
+        "sums": state["sums"][: 1 + names],
+        "weights": state["weights"][:names],
+    }
+    again.load_state_dict(state | old)
+    assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in state.items())
+
+
 def test_wrong_arguments_are_refused(unchecked):
     for arguments, message in (
         ({"steps": None}, "steps is missing: pass the total number of steps of the run"),

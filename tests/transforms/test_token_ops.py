@@ -53,11 +53,59 @@ def test_word_replacement_follows_weights_and_the_corpus():
 
 def test_a_fraction_of_the_sentences_is_translated():
     rows = 20_000
-    none = np.zeros((rows, 5), dtype=bool)
+    none = np.tile(2 * np.arange(5), (rows, 1))
     result = token_ops.back_translation(none, context(np.full(rows, 5)), np.full(rows, 0.4), uniform_seeds(rows))
-    np.testing.assert_allclose(result.mean(0), 0.4, atol=0.015)
-    assert not token_ops.back_translation(none[:2], context(np.array([2, 5])), np.ones(2), uniform_seeds(2))[0, 2:].any()
-    assert token_ops.back_translation(~none[:2], context(np.array([5, 5])), np.zeros(2), uniform_seeds(2)).all()
+    np.testing.assert_allclose((result % 2).mean(0), 0.4, atol=0.015)
+    np.testing.assert_array_equal(result // 2, none // 2)
+    short = np.where(np.arange(5) < 2, none[:2], -1)
+    assert (
+        token_ops.back_translation(short, context(np.array([2, 2])), np.ones(2), uniform_seeds(2)).tolist()
+        == [[1, 3, -1, -1, -1]] * 2
+    )
+    assert (token_ops.back_translation(none[:2] + 1, context(np.array([5, 5])), np.zeros(2), uniform_seeds(2)) % 2 == 1).all()
+
+
+def test_sentences_are_shuffled_among_the_chosen_places():
+    rows = 30_000
+    sentences = np.tile(np.array([0, 2, 4, -1]), (rows, 1))
+    whole = token_ops.sentence_shuffle(sentences, context(np.full(rows, 3)), np.ones(rows), uniform_seeds(rows))
+    assert (whole[:, 3] == -1).all()
+    orders, counts = np.unique(whole[:, :3], axis=0, return_counts=True)
+    assert len(orders) == 6
+    np.testing.assert_allclose(counts / rows, 1 / 6, atol=0.012)
+    half = token_ops.sentence_shuffle(sentences, context(np.full(rows, 3)), np.full(rows, 0.5), uniform_seeds(rows))
+    # One of three places changes if at least two are chosen: 3 pairs of probability 1/8 with 1/2, all three with 5/6 of 1/8.
+    assert (half != sentences).any(1).mean() == pytest.approx(3 / 16 + 5 / 48, abs=0.012)
+    zero = token_ops.sentence_shuffle(sentences, context(np.full(rows, 3)), np.zeros(rows), uniform_seeds(rows))
+    np.testing.assert_array_equal(zero, sentences)
+
+
+def test_a_crop_is_a_run_of_sentences():
+    rows, lengths = 20_000, np.array([6, 1] * 10_000)
+    sentences = np.where(np.arange(6) < lengths[:, None], 2 * np.arange(6), -1)
+    cropped = token_ops.sentence_crop(sentences, context(lengths), np.full(rows, 0.5), uniform_seeds(rows))
+    assert (cropped[1::2] == sentences[1::2]).all()  # a single sentence stays
+    runs, counts = np.unique(cropped[::2], axis=0, return_counts=True)
+    assert sorted(map(tuple, runs.tolist())) == sorted(
+        tuple(2 * i if first <= i < first + 3 else -1 for i in range(6)) for first in range(4)
+    )
+    np.testing.assert_allclose(counts / (rows / 2), 0.25, atol=0.02)
+    np.testing.assert_array_equal(
+        token_ops.sentence_crop(sentences, context(lengths), np.zeros(rows), uniform_seeds(rows)), sentences
+    )
+
+
+def test_protected_words_are_never_replaced():
+    rows = 5_000
+    weights = np.ones((rows, 4), dtype=np.float32)
+    positions = np.tile(np.arange(4), (rows, 1))
+    protected = np.array([False, True, False, True])
+    known = token_ops.Context(np.full(rows, 4), REPLACEMENTS, positions, weights[0], protected=protected)
+    tokens = np.zeros((rows, 4), np.int32)
+    result = token_ops.protected_replacement(tokens, known, np.full(rows, 0.3), uniform_seeds(rows))
+    plain = token_ops.word_replacement(tokens, known, np.full(rows, 0.3), uniform_seeds(rows))
+    np.testing.assert_array_equal(result, np.where(protected, 0, plain))
+    assert (plain[:, protected] != 0).any()
 
 
 @given(st.integers(0, 2**63), st.integers(1, 40), st.integers(0, 40))

@@ -59,9 +59,13 @@ def default_probability(data: str) -> float:
 
 
 def measurable(data: str = "", cache: str = "") -> tuple[str, ...]:
-    """Return the transforms that can be measured: those that change a sample, keep its label, and have the cache they need."""
+    """Return the transforms that can be measured: those that change a sample and not its label.
+
+    Transforms of texts that need more than a cache are left out.
+    """
     table = BY_NOUN[noun_of(data)]
-    usable = [name for name, transform in table.items() if not transform.mixes and (cache or not transform.needs_cache)]
+    have = ("", "cache") if cache else ("",)
+    usable = [name for name, transform in table.items() if not transform.mixes and transform.needs in have]
     return tuple(name for name in usable if name != "identity")
 
 
@@ -90,7 +94,7 @@ def check_transforms(recipe: Recipe, transforms: Sequence[str]) -> None:
     allowed = measurable(recipe.data, recipe.cache)
     for name in transforms:
         transform = find(name, BY_NOUN[noun_of(recipe.data)])
-        if name not in allowed:
+        if name not in allowed and transform.needs not in ("wordnet", "case"):  # what these need is checked when they run
             raise ValueError(f"{name!r} {_reason(transform)} (allowed: {', '.join(allowed)})")
 
 
@@ -98,7 +102,7 @@ def _reason(transform: Transform) -> str:
     """Return why a transform cannot be measured."""
     if transform.mixes:
         return "mixes labels: only transforms that keep the label of a sample can be measured"
-    return "needs a cache: set cache=FILE" if transform.needs_cache else "changes nothing: it is the baseline"
+    return "needs a cache: set cache=FILE" if transform.needs == "cache" else "changes nothing: it is the baseline"
 
 
 def unaugmented(recipe: Recipe) -> Recipe:

@@ -18,7 +18,7 @@ from outspan.limits import check_positive, check_value
 from outspan.plan import Plan
 from outspan.policies.batch import Batch, check_batch, draw_and_execute
 from outspan.policies.drawing import add_defaults, check_addition, check_proposal, draw, find_defaults, names_of
-from outspan.policies.fits import NAMES, Estimate, Fits, indicators
+from outspan.policies.fits import NAMES, Estimate, Fits, indicators, with_new_names
 from outspan.policies.ranks import find_ranks
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
@@ -251,7 +251,7 @@ class Auto:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`; tensors that do not fit this policy raise a ValueError."""
-        check_state(self.state_dict(), state)
+        check_state(self.state_dict(), state := with_new_names(state))
         self.adapted, self.evenness = state["adapted"].tolist()
         self.weights = state["weights"].cpu().numpy().copy()
         self.safe = dict(zip(self.safe, state["safe"].tolist(), strict=True))

@@ -102,6 +102,18 @@ class Fits:
         self._sums, self._classes = state["sums"].clone(), state["classes"].clone()
 
 
+def with_new_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return a state of a policy with the transforms that were added to the end of the table since it was stored."""
+    added = 1 + len(NAMES) - len(state["sums"]) if state.get("sums", torch.empty(())).ndim == 1 else 0
+    if added <= 0:
+        return state
+    fill = {"counts": ((0, added, 0, added), 0.0), "sums": ((0, added), 0.0), "weights": ((0, added), 1.0)}
+    padded = {
+        name: torch.nn.functional.pad(state[name], pad, value=value) for name, (pad, value) in fill.items() if name in state
+    }
+    return state | padded
+
+
 def _learned(fit: float, chance: float) -> float:
     return (fit - chance) / max(1 - chance, 1e-6)
 

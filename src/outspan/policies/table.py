@@ -21,15 +21,15 @@ from outspan.policies.ranks import within_ranks
 from outspan.policies.settings import Settings
 from outspan.policies.steps import Proposal, Schedule, Step
 from outspan.policies.uncertain import Uncertain
+from outspan.text.wordnet import open_wordnet
 from outspan.transforms.normalize import Preprocess
-from outspan.transforms.table import ALL, BY_NOUN, PAPER_16
+from outspan.transforms.table import ALL, BY_NOUN, PAPER_16, TEXT_SETS
 
 TRANSFORM_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "paper16": PAPER_16,
         "geometric": ("rotate", "shear_x", "shear_y", "translate_x", "translate_y", "cutout"),
-        "words": ("switchout", "word_replacement"),
-        "paper3": ("switchout", "word_replacement", "back_translation"),
+        **TEXT_SETS,
     }
 )
 # The benchmark whose published settings a data set uses. For all others it is CIFAR.
@@ -253,7 +253,9 @@ def check_noun(recipe: Recipe, noun: str) -> None:
     for name in names:
         if name not in BY_NOUN[noun]:
             raise ValueError(f"transform {name!r} is not for {noun}: use one of {', '.join(BY_NOUN[noun])}")
-        if BY_NOUN[noun][name].needs_cache and not recipe.cache:
+        if BY_NOUN[noun][name].needs == "wordnet":
+            open_wordnet(recipe.wordnet)  # refuses a folder without it
+        if BY_NOUN[noun][name].needs == "cache" and not recipe.cache:
             command = "`outspan text backtranslate CORPUS -o cache.jsonl`, then `--set cache=cache.jsonl`"
             raise ValueError(f"transform {name!r} needs a cache of translated sentences: run {command}")
 

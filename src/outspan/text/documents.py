@@ -14,6 +14,7 @@ from outspan.shapes import Int64
 from outspan.text.backtranslation import read_cache
 from outspan.text.models import load_tokenizer
 from outspan.text.tokens import Encoded, encode
+from outspan.transforms.table import TEXT_SETS, TEXT_TRANSFORMS
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,12 @@ class Documents:
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> Encoded:
         """Return the documents tokenized for the recipe's model. With `train` also what text operations need."""
-        return _tokenized(self, recipe.model, recipe.length, recipe.truncate, recipe.cache if train else "", train)
+        names = TEXT_SETS.get(recipe.transforms, recipe.transforms.split(","))
+        has_synonyms = any(
+            TEXT_TRANSFORMS[name.strip()].needs == "wordnet" for name in names if name.strip() in TEXT_TRANSFORMS
+        )
+        files = (recipe.cache, recipe.wordnet if has_synonyms else None) if train else ("", None)
+        return _tokenized(self, recipe.model, recipe.length, recipe.truncate, *files, train)
 
     def keys(self) -> Iterator[str]:
         """Return the text of each document: equal texts are copies."""
@@ -76,7 +82,9 @@ class Documents:
 
 
 @lru_cache(maxsize=8)  # the seeds, policies and grid points of one process use the same tokens
-def _tokenized(documents: Documents, model: str, length: int, truncate: str, cache: str, train: bool) -> Encoded:
+def _tokenized(
+    documents: Documents, model: str, length: int, truncate: str, cache: str, wordnet: str | None, train: bool
+) -> Encoded:
     translations = read_cache(Path(cache)) if cache else None
-    options = {"length": length, "truncate": truncate, "cache": translations, "train": train}
+    options = {"length": length, "truncate": truncate, "cache": translations, "train": train, "wordnet": wordnet}
     return encode(documents, load_tokenizer(model), **options)

@@ -10,6 +10,7 @@ from outspan.devices import to_device
 from outspan.plan import Plan
 from outspan.shapes import Int64, describe
 from outspan.text.tokens import Encoded, Passages
+from outspan.text.word_stage import run_words, to_units
 from outspan.transforms.apply import check_plan
 from outspan.transforms.table import TEXT_TRANSFORMS
 from outspan.transforms.token_ops import Context, seeds_of
@@ -21,7 +22,7 @@ def apply(passages: Passages, plan: Plan) -> Int64[Tensor, "M T"]:
     """Execute a plan on documents. Return the rows `plan.out` as tokens, padded to the longest, on the batch's device.
 
     Operations on sentences run first, even if they are later in a row. Then long documents are truncated, and operations on
-    tokens run in the plan's order. Special tokens and padding never change.
+    words run, then those on tokens, each in the plan's order. Special tokens and padding never change.
     """
     return Augmented(passages, plan).to_inputs()
 
@@ -61,20 +62,37 @@ class Augmented:
 def _has_transforms(plan: Plan) -> np.ndarray:
     """Return which outputs have a transform whose level is not 0, bool [M]."""
     rows = plan.out.numpy()
-    return ((plan.ops.numpy()[rows] >= 0) & (plan.levels.numpy()[rows] > 0)).any(axis=1)
+    return np.any((plan.ops.numpy()[rows] >= 0) & (plan.levels.numpy()[rows] > 0), axis=1)
 
 
 def _execute(passages: Passages, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """Return the tokens of the rows `plan.out`, [rows, longest], and their number per row."""
     split, corpus = passages.split, passages.split.corpus
     documents = passages.rows[plan.source.numpy()[plan.out.numpy()]]
-    sentences = corpus.starts[documents + 1] - corpus.starts[documents]
-    translated = np.zeros((len(documents), int(sentences.max(initial=0))), dtype=bool)
-    context = Context(sentences, corpus.replacements, has_translations=corpus.has_translations)
-    translated = _run_stage("sentences", plan, translated, context)
-    positions, lengths = _positions(split, documents, translated)
-    context = Context(lengths, corpus.replacements, positions, corpus.weights, corpus.has_translations)
-    return _run_stage("tokens", plan, corpus.tokens[positions], context), lengths
+    counts = corpus.starts[documents + 1] - corpus.starts[documents]
+    columns = np.arange(int(counts.max(initial=0)))
+    context = Context(counts, corpus.replacements, has_translations=corpus.has_translations)
+    sentences = np.where(columns < counts[:, None], 2 * columns, -1)
+    chosen = _run_stage("sentences", plan, sentences, context)
+    positions, lengths = _positions(split, documents, chosen)
+    bank = corpus.bank
+    if "words" in _stages(plan) or (bank is not None and bank.sees_spaces and "sentences" in _stages(plan)):
+        if bank is None:
+            raise ValueError("operations on words need training documents, got documents for testing")
+        units = run_words(plan, to_units(positions, lengths, bank.vocabulary), bank)
+        positions, lengths = _truncated(split, units.rows, units.begin, units.end, len(documents))
+    tokens = corpus.tokens[np.minimum(positions, len(corpus.tokens) - 1)] if len(corpus.tokens) else positions.astype(np.int32)
+    if bank is not None and len(bank.tokens):
+        inserted = positions >= len(corpus.tokens)
+        tokens[inserted] = bank.tokens[positions[inserted] - len(corpus.tokens)]
+    context = Context(lengths, corpus.replacements, positions, corpus.weights, corpus.has_translations, corpus.protected)
+    return _run_stage("tokens", plan, tokens, context), lengths
+
+
+def _stages(plan: Plan) -> set[str]:
+    """Return the stages of the transforms that a plan applies."""
+    ops = np.unique(plan.ops.numpy()[plan.levels.numpy() > 0])
+    return {TEXT_TRANSFORMS[plan.names[op]].stage for op in ops.tolist() if op >= 0}
 
 
 def _run_stage(stage: str, plan: Plan, state: np.ndarray, context: Context) -> np.ndarray:
@@ -114,20 +132,25 @@ class PadTokens:
             raise ValueError(f"PadTokens is for texts, got {describe(inputs)}: use Normalize for images")
 
 
-def _positions(split: Encoded, documents: np.ndarray, translated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of each row's tokens in the corpus, [rows, longest], truncated, and their number per row."""
-    corpus, special = split.corpus, len(split.corpus.tokenizer.before) + len(split.corpus.tokenizer.after)
-    room = split.length - special
-    first = corpus.starts[documents]
-    count = corpus.starts[documents + 1] - first
-    row = np.repeat(np.arange(len(documents)), count)
-    number = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    spans = corpus.spans[first[row] + number]
-    other = translated[row, number]
+def _positions(split: Encoded, documents: np.ndarray, sentences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the tokens of each row's sentences in the corpus, [rows, longest], and their number per row."""
+    corpus = split.corpus
+    rows, columns = np.nonzero(sentences >= 0)
+    chosen = sentences[rows, columns]
+    spans, other = corpus.spans[corpus.starts[documents][rows] + chosen // 2], chosen % 2 == 1
     begin, end = np.where(other, spans[:, 2], spans[:, 0]), np.where(other, spans[:, 3], spans[:, 1])
+    return _truncated(split, rows, begin, end, len(documents))
+
+
+def _truncated(
+    split: Encoded, rows: np.ndarray, begin: np.ndarray, end: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions in spans of tokens, [rows, longest], truncated, and their number per row."""
+    tokenizer = split.corpus.tokenizer
+    room = split.length - len(tokenizer.before) - len(tokenizer.after)
     size = end - begin
-    whole = np.bincount(row, size, minlength=len(documents)).astype(np.int64)
-    # The tokens of all rows in one line: the position of a token is the start of its sentence plus its index in it.
+    whole = np.bincount(rows, size, minlength=count).astype(np.int64)
+    # The tokens of all rows in one line: the position of a token is the start of its span plus its index in it.
     ends = np.cumsum(size)
     line = np.arange(int(size.sum())) + np.repeat(begin - (ends - size), size)
     kept = np.minimum(whole, room)
@@ -136,7 +159,7 @@ def _positions(split: Encoded, documents: np.ndarray, translated: np.ndarray) ->
     at = (np.cumsum(whole) - whole)[:, None] + column + np.where(column >= head[:, None], (whole - kept)[:, None], 0)
     inside = column < kept[:, None]
     if not len(line):
-        return np.zeros((len(documents), 0), dtype=np.int64), kept
+        return np.zeros((count, 0), dtype=np.int64), kept
     return line[np.where(inside, at, 0)], kept
 
 

@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from outspan.config import Recipe
 from outspan.shapes import Int64
 from outspan.text.segments import sentences
+from outspan.text.word_weights import decisive_words, weigh_words
+from outspan.text.wordnet import open_wordnet
+from outspan.text.words import Bank, VocabularyBuilder
 from outspan.transforms.token_ops import Replacements
 
 TRUNCATIONS = ("head", "tail", "head+tail")
@@ -45,8 +48,13 @@ class Tokenizer:
     vocabulary: np.ndarray = field(repr=False)  # int32: all tokens except special and unused ones
     wordlike: np.ndarray = field(repr=False)  # bool [size]: whether a token has a letter or a digit
 
-    def __call__(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all tokens, where each text starts among them (and the end), and which tokens are whole words."""
+    def __call__(
+        self, texts: Sequence[str], builder: VocabularyBuilder | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return all tokens, where each text starts among them (and the end), and which tokens are whole words.
+
+        The words of the texts are added to the builder of a vocabulary, if there is one.
+        """
         parts, counts, words = [], [], []
         for i in range(0, len(texts), _CHUNK):
             encodings = self.backend.encode_batch(list(texts[i : i + _CHUNK]), add_special_tokens=False)
@@ -54,6 +62,8 @@ class Tokenizer:
             parts.append(np.fromiter((token for encoding in encodings for token in encoding.ids), np.int32))
             numbers = (-1 if word is None else word for encoding in encodings for word in encoding.word_ids)
             words.append(np.fromiter(numbers, np.int64))
+            if builder is not None:
+                builder.add(texts[i : i + _CHUNK], encodings, parts[-1])
         tokens = np.concatenate([np.empty(0, np.int32), *parts])
         starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
         word = np.concatenate([np.empty(0, np.int64), *words]) + np.repeat(np.arange(len(texts)), np.diff(starts)) * 2**32
@@ -96,6 +106,8 @@ class Corpus:
     starts: np.ndarray  # int64 [N + 1]: the first sentence of each document, and the number of sentences
     replacements: Replacements
     has_translations: bool  # whether a cache of back-translated sentences was read
+    bank: Bank | None = None  # the words, and what operations insert; None for test documents
+    protected: np.ndarray | None = None  # bool [P]: the token is a word that tells the label; None for test documents
 
     @property
     def lengths(self) -> np.ndarray:
@@ -143,6 +155,8 @@ class Encoded:
         digest = hashlib.sha256(self.labels.numpy().tobytes() + self.rows.tobytes())
         for array in (self.corpus.tokens, self.corpus.spans, self.corpus.starts):
             digest.update(array.tobytes())
+        if self.corpus.bank is not None:
+            digest.update(self.corpus.bank.dictionary.encode())
         return digest.hexdigest()
 
     def short_digest(self) -> str:
@@ -228,12 +242,17 @@ def encode(
     truncate: str = "tail",
     cache: Mapping[str, str | None] | None = None,
     train: bool = True,
+    wordnet: str | None = None,
 ) -> Encoded:
-    """Tokenize documents. For `train` also compute the weights of words, and add back-translations from a cache."""
+    """Tokenize documents. For `train` also compute the weights of words, and add back-translations from a cache.
+
+    `wordnet` is the folder of WordNet, "" for where Debian installs it. With None it is opened when synonyms are needed.
+    """
+    builder = VocabularyBuilder() if train else None
     parts = [sentences(text) for text in documents.texts]
     flat = [" " * (i > 0) + sentence for part in parts for i, sentence in enumerate(part)]  # some tokenizers see the space
     starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-    tokens, ends, whole = tokenizer(flat)
+    tokens, ends, whole = tokenizer(flat, builder)
     spans = np.stack([ends[:-1], ends[1:], ends[:-1], ends[1:]], axis=1)
     document_of = np.repeat(np.arange(len(parts)), np.diff(starts))  # of each sentence
     document = np.repeat(document_of, np.diff(ends))  # of each token
@@ -241,16 +260,21 @@ def encode(
     if cache is not None and train:
         _check_cache(flat, cache)
         pairs = [(i, back) for i, one in enumerate(flat) if (back := cache.get(one.strip())) and back != one.strip()]
-        others, other_ends, other_whole = tokenizer([" " * flat[i].startswith(" ") + back for i, back in pairs])
+        others, other_ends, other_whole = tokenizer([" " * flat[i].startswith(" ") + back for i, back in pairs], builder)
         at = np.array([i for i, _ in pairs], dtype=np.int64)
         spans[at, 2], spans[at, 3] = other_ends[:-1] + count, other_ends[1:] + count
         tokens, whole = np.concatenate([tokens, others]), np.concatenate([whole, other_whole])
         # The translations of a document count as another document.
         document = np.concatenate([document, np.repeat(document_of[at], np.diff(other_ends)) + len(parts)])
     replacements, weights = Replacements(tokenizer.vocabulary, np.empty(0, np.int32), np.empty(0)), None
-    if train:
-        replacements, weights = _weigh_words(tokenizer, tokens, whole, document, count, len(parts))
-    corpus = Corpus(tokenizer, tokens, weights, spans, starts, replacements, cache is not None)
+    bank = protected = None
+    if builder is not None:
+        replacements, weights = weigh_words(tokenizer, tokens, whole, document, count, len(parts))
+        protected = decisive_words(tokens, whole, documents.labels.numpy()[document % len(parts)], len(tokenizer.wordlike))
+        dictionary = "" if wordnet is None else open_wordnet(wordnet).digest
+        options = {"synonyms": lambda word: open_wordnet(wordnet or "").synonyms(word), "dictionary": dictionary}
+        bank = Bank(lambda texts: tokenizer(texts)[:2], builder.build(), len(tokens), **options)
+    corpus = Corpus(tokenizer, tokens, weights, spans, starts, replacements, cache is not None, bank, protected)
     return Encoded(corpus, np.arange(len(parts)), documents.labels, length, truncate)
 
 
@@ -262,31 +286,3 @@ def _check_cache(texts: Sequence[str], cache: Mapping[str, str | None]) -> None:
     if known < len(texts):
         part = f"{known:,} of {len(texts):,} sentences"
         warnings.warn(f"the cache of back-translations has {part}; the others stay as they are", stacklevel=4)
-
-
-def _weigh_words(
-    tokenizer: Tokenizer, tokens: np.ndarray, whole: np.ndarray, document: np.ndarray, originals: int, count: int
-) -> tuple[Replacements, np.ndarray]:
-    """Return what UDA needs: the words that replace others, and for each token how uninformative it is in its document.
-
-    A word w is drawn with a probability proportional to max S - S(w). S = frequency · IDF is computed on the `count` documents
-    without their back-translations, which are the first `originals` tokens.
-    """
-    size = len(tokenizer.wordlike)
-    pairs, where, frequencies = np.unique(document * size + tokens, return_inverse=True, return_counts=True)
-    present = np.bincount(pairs[pairs < count * size] % size, minlength=size)  # number of documents with a token
-    idf = np.log(count / np.maximum(present, 1))
-    total = np.bincount(document, minlength=2 * count)
-    tf_idf = frequencies[where] / total[document] * idf[tokens]
-    highest = np.zeros(2 * count)
-    np.maximum.at(highest, document[whole], tf_idf[whole])
-    low = np.where(whole, highest[document] - tf_idf, 0)
-    mean = np.bincount(document, low, minlength=2 * count) / np.maximum(np.bincount(document, whole, minlength=2 * count), 1)
-    flat = mean[document] <= 1e-12  # all words of the document are equally informative
-    weights = np.where(flat, whole, low / np.where(flat, 1, mean[document])).astype(np.float32)
-    frequency = np.bincount(tokens[:originals][whole[:originals]], minlength=size)
-    words = np.flatnonzero(frequency)
-    score = frequency[words] * idf[words]
-    chance = score.max(initial=0) - score
-    chance = chance if chance.sum() > 0 else np.ones(len(words))
-    return Replacements(tokenizer.vocabulary, words.astype(np.int32), np.cumsum(chance) / chance.sum()), weights

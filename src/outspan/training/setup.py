@@ -161,6 +161,7 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     recipe = replace(
         recipe,
         cache=absolute(recipe.cache),
+        wordnet=absolute(recipe.wordnet),
         policy_file=absolute(file) + recipe.policy_file[len(file) :],
         model=models.locate(recipe.model),
         data=locate(recipe.data),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from outspan.transforms.table import PAPER_16, TEXT_TRANSFORMS, TRANSFORMS, Transform
+from outspan.transforms.table import PAPER_16, TEXT_SETS, TEXT_TRANSFORMS, TRANSFORMS, Transform
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class TransformInfo:
 
 def list_transforms() -> list[TransformInfo]:
     """Return all image transforms, then all text transforms."""
-    in_paper = {*PAPER_16, *TEXT_TRANSFORMS}
+    in_paper = {*PAPER_16, *TEXT_SETS["paper3"]}
     return [
         _info(name, noun, transform, name in in_paper)
         for noun, table in (("images", TRANSFORMS), ("texts", TEXT_TRANSFORMS))

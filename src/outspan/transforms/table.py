@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from outspan.messages import unknown
-from outspan.transforms import color, erase, filter, geometry, mix, token_ops
+from outspan.transforms import color, erase, filter, geometry, mix, token_ops, word_ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,10 @@ class Transform:
     signed: bool = True  # whether a level may be negative
     placed: bool = False  # takes `place`
     fills: bool = False  # takes `fill`
-    stage: str = "tokens"  # of text only: whether it works on "sentences", before documents are truncated, or on "tokens"
-    needs_cache: bool = False  # of text only: needs the file of back-translated sentences, the recipe key `cache`
+    stage: str = "tokens"  # of text only: what it changes: "sentences", before documents are truncated, "words" or "tokens"
+    needs: str = (
+        ""  # of text only: "cache", the file of back-translated sentences, "wordnet", or "case", a tokenizer that sees it
+    )
     label_weight: Callable[..., Tensor] | None = None  # of mixing transforms: the partner's weight in the label
 
     @property
@@ -81,24 +83,38 @@ TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
     }
 )
 
+
+def _of_text(function: Callable[..., Any], span: float, unit: str, stage: str = "words", needs: str = "") -> Transform:
+    return Transform(function, 0.0, span, unit, signed=False, placed=True, stage=stage, needs=needs)
+
+
 # For text. Level 0 is the identity. The place of a row is the seed of its draws.
 TEXT_TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
     {
-        "switchout": Transform(token_ops.switchout, 0.0, 0.2, "temperature / length", signed=False, placed=True),
-        "word_replacement": Transform(token_ops.word_replacement, 0.0, 0.3, "fraction of words", signed=False, placed=True),
-        "back_translation": Transform(
-            token_ops.back_translation,
-            0.0,
-            1.0,
-            "fraction of sentences",
-            signed=False,
-            placed=True,
-            stage="sentences",
-            needs_cache=True,
-        ),
+        "switchout": _of_text(token_ops.switchout, 0.2, "temperature / length", "tokens"),
+        "word_replacement": _of_text(token_ops.word_replacement, 0.3, "fraction of words", "tokens"),
+        "back_translation": _of_text(token_ops.back_translation, 1.0, "fraction of sentences", "sentences", "cache"),
+        "protected_replacement": _of_text(token_ops.protected_replacement, 0.3, "fraction of words", "tokens"),
+        "word_deletion": _of_text(word_ops.word_deletion, 0.2, "fraction of words"),
+        "word_swap": _of_text(word_ops.word_swap, 0.2, "swaps / words"),
+        "synonym_replacement": _of_text(word_ops.synonym_replacement, 0.2, "fraction of words", needs="wordnet"),
+        "word_insertion": _of_text(word_ops.word_insertion, 0.2, "insertions / words", needs="wordnet"),
+        "punctuation_insertion": _of_text(word_ops.punctuation_insertion, 1 / 3, "most marks / words"),
+        "keyboard_typos": _of_text(word_ops.keyboard_typos, 0.2, "fraction of words"),
+        "ocr_errors": _of_text(word_ops.ocr_errors, 0.2, "fraction of words"),
+        "casing": _of_text(word_ops.casing, 0.2, "fraction of words", needs="case"),
+        "sentence_shuffle": _of_text(token_ops.sentence_shuffle, 1.0, "fraction of sentences", "sentences"),
+        "sentence_crop": _of_text(token_ops.sentence_crop, 0.5, "fraction of sentences", "sentences"),
     }
 )
 
+TEXT_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "words": ("switchout", "word_replacement"),
+        "paper3": ("switchout", "word_replacement", "back_translation"),
+        "eda": ("synonym_replacement", "word_insertion", "word_swap", "word_deletion"),
+    }
+)
 PAPER_16 = (
     "auto_contrast", "brightness", "color", "contrast", "cutout", "equalize", "invert", "mixup",
     "posterize", "rotate", "sharpness", "shear_x", "shear_y", "solarize", "translate_x", "translate_y",

@@ -1,7 +1,8 @@
 """Text operations: pure functions `op(state, context, strength, seeds)` of a batch of rows, each with a strength and a seed.
 
-Operations on sentences run first, before long documents are truncated. Their state tells which sentences are replaced by their
-back-translation, bool [rows, sentences]. Operations on tokens run next. Their state are the tokens, int32 [rows, width].
+Operations on sentences run first, before long documents are truncated. Their state are the sentences of each row, int64
+[rows, sentences]: twice the number of the sentence in its document, plus 1 if it is replaced by its back-translation; -1 is no
+sentence. Operations on words run next (`word_ops`), then those on tokens. Their state are the tokens, int32 [rows, width].
 """
 
 from dataclasses import dataclass
@@ -30,11 +31,13 @@ class Context:
     positions: np.ndarray | None = None  # int64 [rows, width]: where the tokens are in the corpus
     corpus_weights: np.ndarray | None = None  # float32 [P]: weight of each token of the corpus; None for test documents
     has_translations: bool = False  # whether a cache of back-translated sentences was read
+    protected: np.ndarray | None = None  # bool [P]: which tokens of the corpus are words that tell the label
 
     def take(self, rows: np.ndarray) -> "Context":
         """Return the context of a subset of the rows."""
         positions = None if self.positions is None else self.positions[rows]
-        return Context(self.lengths[rows], self.replacements, positions, self.corpus_weights, self.has_translations)
+        others = self.corpus_weights, self.has_translations, self.protected
+        return Context(self.lengths[rows], self.replacements, positions, *others)
 
     def weights(self) -> np.ndarray:
         """Return how uninformative each token is in its document, float32 [rows, width]; 0 for padding.
@@ -43,7 +46,9 @@ class Context:
         """
         if self.corpus_weights is None or self.positions is None:
             raise ValueError("word_replacement needs the weights of training documents, got documents for testing")
-        return self.corpus_weights[self.positions] * (np.arange(self.positions.shape[1]) < self.lengths[:, None])
+        last = len(self.corpus_weights) - 1  # later positions are those of words that operations have inserted
+        inside = (np.arange(self.positions.shape[1]) < self.lengths[:, None]) & (self.positions <= last)
+        return self.corpus_weights[np.minimum(self.positions, last)] * inside
 
 
 def seeds_of(places: np.ndarray) -> np.ndarray:
@@ -54,11 +59,17 @@ def seeds_of(places: np.ndarray) -> np.ndarray:
 
 def noise(seeds: np.ndarray, first: int, count: int) -> np.ndarray:
     """Return 64 random bits for each of `count` positions of a row from `first` on. They depend on the row's seed only."""
-    bits = np.arange(first + 1, first + count + 1, dtype=np.uint64)[None] * _STEP + _mixed(seeds)[:, None]
-    return _mixed(bits)
+    bits = np.arange(first + 1, first + count + 1, dtype=np.uint64)[None] * _STEP + mixed(seeds)[:, None]
+    return mixed(bits)
 
 
-def _mixed(bits: np.ndarray) -> np.ndarray:
+def noise_at(seeds: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return 64 random bits for each position, of the seed at the same place: `noise(seed, position, 1)`, uint64 [K]."""
+    return mixed((positions + 1).astype(np.uint64) * _STEP + mixed(seeds))
+
+
+def mixed(bits: np.ndarray) -> np.ndarray:
+    """Return other bits for each number, by the finalizer of SplitMix64."""
     bits = bits ^ (bits >> np.uint64(30))
     bits *= _FIRST
     bits ^= bits >> np.uint64(27)
@@ -76,7 +87,7 @@ def switchout(tokens: np.ndarray, context: Context, temperature: np.ndarray, see
     if not tokens.size:
         return tokens.copy()
     lengths, vocabulary = context.lengths, context.replacements.vocabulary
-    counts = replaced_counts(lengths, temperature, _unit_interval(noise(seeds, 0, 1)[:, 0] >> np.uint64(32)))
+    counts = replaced_counts(lengths, temperature, unit_interval(noise(seeds, 0, 1)[:, 0] >> np.uint64(32)))
     bits = noise(seeds, 1, width)
     positions = np.arange(width, dtype=np.uint64)
     order = bits & ~_LOW | positions  # the low bits are the position, so that no two are equal
@@ -95,25 +106,59 @@ def replaced_counts(lengths: np.ndarray, temperature: np.ndarray, quantile: np.n
 
 def word_replacement(tokens: np.ndarray, context: Context, probability: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     """Replace uninformative words, each with `probability` times its weight (UDA, arXiv:1904.12848). 0 is the identity."""
+    return _replace_words(tokens, context, probability[:, None].astype(np.float32) * context.weights(), seeds)
+
+
+def protected_replacement(tokens: np.ndarray, context: Context, probability: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Replace words like `word_replacement`, but no word that tells the label (see `decisive_words`). 0 is the identity."""
+    weights = context.weights()  # refuses documents for testing
+    assert context.protected is not None
+    assert context.positions is not None
+    kept = context.protected[np.minimum(context.positions, len(context.protected) - 1)]
+    return _replace_words(tokens, context, probability[:, None].astype(np.float32) * weights * ~kept, seeds)
+
+
+def _replace_words(tokens: np.ndarray, context: Context, chances: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Replace tokens, each with its own probability, by words of the corpus."""
     bits, replacements = noise(seeds, 0, tokens.shape[1]), context.replacements
-    draws = _unit_interval(bits >> np.uint64(32))
-    rows, columns = np.nonzero(draws < probability[:, None].astype(np.float32) * context.weights())
+    rows, columns = np.nonzero(unit_interval(bits >> np.uint64(32)) < chances)
     out = tokens.copy()
     if len(replacements.words):
-        at = np.searchsorted(replacements.cumulative, _unit_interval(bits[rows, columns] & _LOW), side="right")
+        at = np.searchsorted(replacements.cumulative, unit_interval(bits[rows, columns] & _LOW), side="right")
         out[rows, columns] = replacements.words[np.minimum(at, len(replacements.words) - 1)]
     return out
 
 
-def back_translation(translated: np.ndarray, context: Context, probability: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Choose sentences that are replaced by their back-translation, each with `probability`. 0 is the identity."""
+def back_translation(sentences: np.ndarray, context: Context, probability: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Replace sentences by their back-translation, each with `probability`. 0 is the identity."""
     if not context.has_translations:
         raise ValueError("back_translation needs a cache of translated sentences: see `outspan text backtranslate --help`")
-    width = translated.shape[1]
-    drawn = _unit_interval(noise(seeds, 0, width) >> np.uint64(32)) < probability[:, None]
-    return translated | (drawn & (np.arange(width) < context.lengths[:, None]))
+    drawn = unit_interval(noise(seeds, 0, sentences.shape[1]) >> np.uint64(32)) < probability[:, None]
+    return sentences | (drawn & (sentences >= 0))
 
 
-def _unit_interval(bits: np.ndarray) -> np.ndarray:
+def sentence_shuffle(sentences: np.ndarray, context: Context, probability: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Move sentences, each with `probability`, to random places of each other (arXiv:1910.13461). 0 is the identity."""
+    width = sentences.shape[1]
+    bits, columns = noise(seeds, 0, width), np.arange(width)
+    moved = (unit_interval(bits >> np.uint64(32)) < probability[:, None]) & (sentences >= 0)
+    places = np.argsort(np.where(moved, columns, width), axis=1, kind="stable")  # the moved ones first
+    sources = np.argsort(np.where(moved, unit_interval(bits & _LOW), 2.0), axis=1, kind="stable")
+    out, rows = sentences.copy(), np.arange(len(sentences))[:, None]
+    chosen = columns < moved.sum(axis=1)[:, None]
+    out[rows, places] = np.where(chosen, sentences[rows, sources], sentences[rows, places])
+    return out
+
+
+def sentence_crop(sentences: np.ndarray, context: Context, fraction: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Keep a random run of sentences, without `fraction` of them, at least one (arXiv:2012.15466). 0 is the identity."""
+    dropped = np.minimum((fraction * context.lengths).astype(np.int64), np.maximum(context.lengths - 1, 0))
+    first = (unit_interval(noise(seeds, 0, 1)[:, 0] >> np.uint64(32)) * (dropped + 1)).astype(np.int64)
+    columns = np.arange(sentences.shape[1])
+    kept = (columns >= first[:, None]) & (columns < (first + context.lengths - dropped)[:, None])
+    return np.where(kept, sentences, -1)
+
+
+def unit_interval(bits: np.ndarray) -> np.ndarray:
     """Return 32 bits as a number in [0, 1)."""
     return bits.astype(np.float64) * 2.0**-32

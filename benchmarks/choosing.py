@@ -53,7 +53,7 @@ from outspan.policies.uncertain import Uncertain, choose
 from outspan.training.graphs import GraphModel
 from outspan.training.logits import accuracy, compute_logits
 from outspan.training.setup import use_algorithms
-from outspan.training.state import State, initial_model, make_optimizer
+from outspan.training.state import Group, State, initial_model, make_optimizer
 from outspan.training.step import Learner, lr_at, take_step
 from outspan.transforms.normalize import Normalize
 from outspan.transforms.table import PAPER_16, find
@@ -365,7 +365,7 @@ class Net:
         self.learn.model.train()
         weights = [p for p in self.model.parameters() if p.ndim > 1]
         others = [p for p in self.model.parameters() if p.ndim <= 1]
-        return State(self.model, make_optimizer(self.recipe, weights, others, on_gpu=self.on_gpu))
+        return State(self.model, make_optimizer(self.recipe, [Group(weights, True), Group(others, False)], on_gpu=self.on_gpu))
 
     def average(self, step: int) -> None:
         """Move the averaged weights and statistics towards the present ones."""

@@ -93,6 +93,9 @@ class Recipe:
     defaults: str = "none"
     strength: float = 1.0  # scales the levels and probabilities of the policy's transforms, not of the defaults
     by_confidence: float = 0.0  # fraction of the strength that depends on the model's confidence in each sample
+    freeze: str = "none"  # what does not train: "none", or "all but head"
+    unfreeze: int = 0  # number of epochs after which everything trains; 0: never
+    layer_decay: float = 1.0  # factor of the learning rate from each layer to the one before it, for fine-tuning
     ema: float = 0.0  # decay of the average of the weights that is evaluated; 0 evaluates the weights themselves
     finish: float = 0.0  # last fraction of the steps, in which only the defaults are applied
     skip: float = -1.0  # of the easy samples, the fraction that an epoch leaves out; -1: up to 0.5 with the policy auto, else 0
@@ -117,6 +120,8 @@ class Recipe:
             check_value(key, getattr(self, key))
         if self.keep > self.candidates:
             raise ValueError(f"keep is out of range, got {self.keep} (allowed: 1 to candidates, {self.candidates})")
+        if self.unfreeze and self.freeze == "none":
+            raise ValueError(f"unfreeze must be 0 unless freeze is 'all but head', got {self.unfreeze}")
 
     def total_steps(self, samples: int) -> int:
         """Return the number of steps of a run on this number of training samples."""

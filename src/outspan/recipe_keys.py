@@ -25,6 +25,9 @@ class StudyKeys(TypedDict, total=False):
     accumulate: int
     precision: str
     sync_bn: int
+    freeze: str
+    unfreeze: int
+    layer_decay: float
     size: int
     channels: str | int
     background: str

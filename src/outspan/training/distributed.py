@@ -168,6 +168,10 @@ class RankLearner:
         self.learner, self.ranks, self.count, self.model = learner, ranks, count, learner.model
         self.statistics = [tensor for module in learner.model.modules() for tensor in _running_statistics(module)]
 
+    def forget(self) -> None:
+        """Forget recorded graphs, because other parameters train from now on."""
+        self.learner.forget()
+
     def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
         size = len(targets) // self.count
         rows, fraction = self.ranks.rows(size)

@@ -19,7 +19,7 @@ from outspan.training import Diverged, checkpoint
 from outspan.training.ensemble_draws import build_draws
 from outspan.training.ensemble_model import Ensemble
 from outspan.training.loss_queue import LossQueue, Outcome
-from outspan.training.state import State, initial_model, make_optimizer
+from outspan.training.state import Group, State, initial_model, make_optimizer
 from outspan.training.step import Learner, lr_at, take_step
 from outspan.transforms.normalize import Normalize
 
@@ -52,7 +52,8 @@ class EnsembleRun:
         self.preprocess = Normalize(mean, std, torch.bfloat16 if on_gpu else torch.float32)
         self.split = data.train.prepared(self.recipe, train=True).to(device)
         self.model = Ensemble([initial_model(recipe, data.train.shape, len(data.classes)) for recipe in members]).to(device)
-        optimizer = make_optimizer(self.recipe, [*self.model.weights], [*self.model.biases], on_gpu=on_gpu)
+        groups = [Group([*self.model.weights], has_decay=True), Group([*self.model.biases], has_decay=False)]
+        optimizer = make_optimizer(self.recipe, groups, on_gpu=on_gpu)
         self.state = State(self.model, optimizer)
         self.learner = Learner(self.model, self.recipe.label_smoothing, graphs=on_gpu, forward=self.model.each)
         self.draws = build_draws(members, self._build_policy, device, shared)

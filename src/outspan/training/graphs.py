@@ -34,6 +34,10 @@ class RecordedFunction:
         """Return whether these shapes are not recorded yet and can still be recorded."""
         return len(self.graphs) < _MAX_SHAPES and _key(inputs) not in self.graphs
 
+    def forget(self) -> None:
+        """Forget what was recorded: the function computes something else from now on."""
+        self.graphs.clear()
+
     def record(self, *inputs: Tensor) -> None:
         """Record the function for these shapes, after running it several times on them."""
         buffers = [tensor.clone() for tensor in inputs]

@@ -16,6 +16,7 @@ from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
 from outspan.training import Diverged, checkpoint, compositions
+from outspan.training.freezing import is_frozen, set_training
 from outspan.training.logits import accuracy
 from outspan.training.loss_queue import LossQueue, Outcome
 from outspan.training.saving import restore_run, save_run
@@ -139,6 +140,8 @@ class Run:
         """Return the inputs and labels of an epoch in its random order, from batch `start` to the end of the epoch or run."""
         train, seed = self.setup.splits.train, self.recipe.seed
         self.setup.learner.model.train()
+        if self.recipe.freeze != "none" and set_training(self.state.model, frozen=is_frozen(self.recipe, epoch)):
+            self.setup.learner.forget()
         if start == 0 or not self.setup.samples.store:  # otherwise the losses so far would change the order of this epoch
             self.setup.samples.set_epoch(epoch)
         crops = (seed, epoch) if self.recipe.crop == "resized" else None

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from outspan import models, rng
 from outspan.config import Recipe
+from outspan.models.layers import find_layers
 from outspan.training import checkpoint, compositions
 from outspan.training.averaging import Average
 from outspan.training.metadata import StateMetadata
@@ -83,20 +84,38 @@ def new_state(
     model = initial_model(recipe, shape, classes).to(device)
     if device.type == "cuda" if channels_last is None else channels_last:
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    weights = [p for p in model.parameters() if p.ndim > 1]
-    others = [p for p in model.parameters() if p.ndim <= 1]
-    optimizer = make_optimizer(recipe, weights, others, on_gpu=device.type == "cuda")
+    optimizer = make_optimizer(recipe, _groups(recipe, model), on_gpu=device.type == "cuda")
     scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
     return State(model, optimizer, Average(model, recipe.ema) if recipe.ema else None, scaler)
 
 
-def make_optimizer(
-    recipe: Recipe, weights: Sequence[Tensor], others: Sequence[Tensor], *, on_gpu: bool
-) -> torch.optim.Optimizer:
-    """Return the optimizer of a recipe. Weight decay applies to `weights`, not to `others` (biases and normalization)."""
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Parameters that the optimizer treats alike."""
+
+    parameters: Sequence[Tensor]
+    has_decay: bool  # whether weight decay applies: to weights, not to biases and normalization
+    rate: float = 1.0  # relative learning rate
+
+
+def make_optimizer(recipe: Recipe, parts: Sequence[Group], *, on_gpu: bool) -> torch.optim.Optimizer:
+    """Return the optimizer of a recipe."""
     # The fused optimizers of torch start from undefined momentum if loss scaling skips their first step.
     fused = (on_gpu and recipe.precision != "fp16") or None
-    groups = [{"params": weights, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    groups = [
+        {"params": part.parameters, "weight_decay": recipe.weight_decay * part.has_decay, "rate": part.rate} for part in parts
+    ]
     if recipe.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=recipe.lr, fused=fused)
     return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0, fused=fused)
+
+
+def _groups(recipe: Recipe, model: nn.Module) -> list[Group]:
+    """Return the parameters of a model by layer, if their learning rates differ, and by weight decay."""
+    layers = [layer.parameters for layer in find_layers(model)] if recipe.layer_decay < 1 else [list(model.parameters())]
+    rates = [recipe.layer_decay**i for i in range(len(layers))][::-1]  # the last layer, the head, has 1
+    return [
+        Group([parameter for parameter in layer if (parameter.ndim > 1) == has_decay], has_decay, rate)
+        for layer, rate in zip(layers, rates, strict=True)
+        for has_decay in (True, False)
+    ]

@@ -37,6 +37,11 @@ class Learner:
         self.parameters = list(model.parameters())
         self.recorded = RecordedFunction(self._learn, lambda: [p.grad for p in self.parameters]) if graphs else None
 
+    def forget(self) -> None:
+        """Forget recorded graphs, because other parameters train from now on."""
+        if self.recorded is not None:
+            self.recorded.forget()
+
     def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
         if self.recorded is None:
             return self._learn(inputs, targets)
@@ -98,7 +103,7 @@ def take_step(
     draws of dropout.
     """
     for group in state.optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group["rate"]
     _seed(rng.derive(recipe.seed, "model", state.step, *[rank] if rank else []), batch.inputs.device)
     losses = learner(batch.inputs, batch.targets)
     if recipe.clip:

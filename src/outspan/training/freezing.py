@@ -1,0 +1,34 @@
+"""Which part of a model trains in an epoch, for fine-tuning."""
+
+from torch import nn
+
+from outspan.config import Recipe
+from outspan.models.layers import find_layers
+
+FROZEN_BODY = "all but head"  # the value of `freeze` with which only the head trains
+
+
+def is_frozen(recipe: Recipe, epoch: int) -> bool:
+    """Return whether only the head trains in an epoch.
+
+    >>> [is_frozen(Recipe(freeze="all but head", unfreeze=2), epoch) for epoch in range(4)]
+    [True, True, False, False]
+    """
+    return recipe.freeze == FROZEN_BODY and (not recipe.unfreeze or epoch < recipe.unfreeze)
+
+
+def set_training(model: nn.Module, *, frozen: bool) -> bool:
+    """Put a model into training mode. With `frozen`, all of it but the head stays as it is: in evaluation mode, no gradients.
+
+    So the batch normalization of the frozen part uses its stored statistics, and does not change them. Return whether other
+    parameters train than before.
+    """
+    head = find_layers(model)[-1]
+    trained = {id(parameter) for parameter in head.parameters}
+    before = [parameter.requires_grad for parameter in model.parameters()]
+    for parameter in model.parameters():
+        parameter.requires_grad_(not frozen or id(parameter) in trained)
+    model.train(not frozen)
+    for module in head.modules:
+        module.train()
+    return before != [parameter.requires_grad for parameter in model.parameters()]

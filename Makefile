@@ -9,6 +9,7 @@ SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/
 demo: .venv/core  ## the main job on the included digits: three policies for the same time, three seeds; then what four transforms do
 	$(BIN)/outspan compare --data digits --model convnet --policies none,random,auto --equal time --seeds 3 --jobs 2 -o demo
 	$(BIN)/outspan measure --transforms rotate,shear_x,cutout,invert --seeds 3 --set epochs=5 -o demo/measured
+	$(BIN)/outspan report demo -o demo/report.html
 
 # One worker per core, one thread per worker: more threads would wait for one another. Override: make test OMP_NUM_THREADS=2
 test test-slow test-cluster: export OMP_NUM_THREADS ?= 1

@@ -34,7 +34,7 @@ ROWS = [
     {"dropin", "training"},
     {"comparison", "measurement", "theory", "integrations"},
     {"lightning"},
-    {"reproduce"},
+    {"reproduce", "reporting"},
     {"cli", "__main__"},
 ]
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from outspan.policies.steps import Step as Step
     from outspan.policies.timm import parse_policy as policy
     from outspan.policies.uncertain import Uncertain as Uncertain
+    from outspan.reporting.report import report as report
     from outspan.training import Diverged as Diverged
     from outspan.training import Progress as Progress
     from outspan.training import Stopped as Stopped
@@ -85,6 +86,7 @@ _HOMES = {
     "compare": "outspan.comparison.policies",
     "Measurement": "outspan.measurement.effects",
     "measure": "outspan.measurement.measure",
+    "report": "outspan.reporting.report",
     "Plan": "outspan.plan",
     "Batch": "outspan.policies.batch",
     "soft_cross_entropy": "outspan.policies.losses",
@@ -159,6 +161,7 @@ __all__ = [
     "predict",
     "randaugment",
     "read_image",
+    "report",
     "rng",
     "sequence",
     "soft_cross_entropy",

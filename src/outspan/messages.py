@@ -82,3 +82,14 @@ def shown(value: object) -> str:
         return f"a whole number of {value.bit_length()} bits"  # printing it is slow, or refused
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def printable(text: object, keep: str = "") -> str:
+    r"""Return a text with all non-printable characters escaped as in Python, except those in `keep`.
+
+    >>> print(printable("cat\x1b[31m\n"))
+    cat\x1b[31m\n
+    """
+    return "".join(
+        character if character.isprintable() or character in keep else repr(character)[1:-1] for character in str(text)
+    )

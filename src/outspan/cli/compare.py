@@ -24,6 +24,7 @@ from outspan.cli.options import (
 )
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
+from outspan.cli.report import write_report
 from outspan.files import write_whole
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def compare_command(
     for name, figure in figures.items():
         write_whole(out / name, lambda partial, figure=figure: figure.savefig(partial, format="png"))
         echo(f"wrote {out / name}")
+    write_report(out)
 
 
 def _parse_budgets(text: str) -> list[float]:

@@ -6,19 +6,9 @@ import time
 import typer
 
 from outspan.children import launched_rank
+from outspan.messages import printable
 
 _PATIENCE = 30.0  # seconds in which torchrun has ended all processes after the first error
-
-
-def printable(text: object, keep: str = "") -> str:
-    r"""Return a text with all non-printable characters escaped as in Python, except those in `keep`.
-
-    >>> print(printable("cat\x1b[31m\n"))
-    cat\x1b[31m\n
-    """
-    return "".join(
-        character if character.isprintable() or character in keep else repr(character)[1:-1] for character in str(text)
-    )
 
 
 def echo(message: object = "", *, err: bool = False) -> None:

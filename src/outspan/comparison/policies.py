@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from outspan.comparison.equal_time import FILE as TIMES_FILE
 from outspan.comparison.equal_time import plan_budget
 from outspan.comparison.result import FILE as RESULT_FILE
-from outspan.comparison.result import Comparison, PolicyResult, summarize
+from outspan.comparison.result import Comparison, PolicyResult, run_folder, summarize
 from outspan.config import Recipe, build_recipe
 from outspan.data.dataset import Data
 from outspan.data.sets import load_for, noun_of
@@ -124,7 +124,7 @@ def compare(
     order = sorted(planned, key=lambda key: (-key[0], not find_policy(key[1]).uses_model))
     for (multiple, policy), seed in itertools.product(order, range(seeds)):
         title = f"{policy}, seed {seed}" + ("" if multiple == 1 else f", budget {multiple:g}")
-        options = {"out": _run_folder(folder, multiple, policy, seed), "device": device, "skip_bad": skip_bad}
+        options = {"out": run_folder(folder, multiple, policy, seed), "device": device, "skip_bad": skip_bad}
         job = partial(train, replace(planned[multiple, policy], seed=seed), **options)
         tasks[multiple, policy, seed] = title, partial(run_with_title, title, job)
     done = run_all(list(tasks.values()), pool, device=device, out=folder, recipes=recipes.values(), watch=watch)
@@ -132,7 +132,7 @@ def compare(
     values = {key: run.accuracy for key, run in summaries.items()}
     if metric != "accuracy":
         data = load_for(shared, skip_bad=skip_bad)
-        values = {key: _evaluate(_run_folder(folder, *key), metric, data, device) for key in tasks}
+        values = {key: _evaluate(run_folder(folder, *key), metric, data, device) for key in tasks}
     results = _by_budget(planned, range(seeds), summaries, values)
     result = Comparison(shared, results, max(run.chance for run in summaries.values()), equal, metric)
     result.save(folder)
@@ -199,11 +199,6 @@ def _check_folder(folder: Path, equal: str, runs: Iterable[str]) -> None:
     has_others = (folder / RESULT_FILE).exists() or any(checkpoint.has_checkpoints(folder / run) for run in runs)
     if equal == "time" and has_others and not has_times:
         raise ValueError(f"{folder}: contains runs that were not trained at equal time; choose another folder")
-
-
-def _run_folder(out: Path, multiple: float, policy: str, seed: int) -> Path:
-    """Return the folder of a run. Those of other budgets than the first are in a folder of their own."""
-    return (out if multiple == 1 else out / f"budget-{multiple:g}") / f"{policy}-{seed}"
 
 
 def _evaluate(run: Path, metric: str, data: Data, device: str) -> float:

@@ -83,6 +83,7 @@ class Comparison:
             "recipe": shared,
             "equal": self.equal,
             "metric": self.metric,
+            "chance": self.chance,
             "seeds": list(range(count)),
             "policies": _as_dict(self.policies, self.metric),
             "budgets": {f"{multiple:g}": _as_dict(results, self.metric) for multiple, results in self.budgets.items()},
@@ -140,3 +141,8 @@ def _as_dict(results: Mapping[str, PolicyResult], metric: str) -> dict[str, obje
         }
         for name, result in results.items()
     }
+
+
+def run_folder(out: Path, multiple: float, policy: str, seed: int) -> Path:
+    """Return the folder of a run. Those of other budgets than the first are in a folder of their own."""
+    return (out if multiple == 1 else out / f"budget-{multiple:g}") / f"{policy}-{seed}"

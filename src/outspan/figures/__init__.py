@@ -1,1 +1,1 @@
-"""Figures: arrays and small results in, a matplotlib Figure out. Nothing here trains, reads runs or writes files."""
+"""Figures: arrays and small results in, a matplotlib Figure, or SVG and HTML out. Nothing here trains, or reads runs."""

@@ -1,0 +1,1 @@
+"""Reports: results on disk in, one self-contained HTML page out."""

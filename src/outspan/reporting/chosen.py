@@ -1,0 +1,212 @@
+"""What a policy chose over time, with examples: samples before and after, and their losses."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outspan import rng
+from outspan.data.dataset import Data
+from outspan.figures.charts import Axis, Series, line_chart
+from outspan.figures.markup import Cell, Markup, element, join, table
+from outspan.models.evaluating import evaluating
+from outspan.models.outputs import read_logits
+from outspan.plan import Plan
+from outspan.policies.losses import soft_cross_entropy
+from outspan.policies.proposals import over_range, sequence
+from outspan.policies.table import build_policy
+from outspan.policies.targets import make_targets
+from outspan.reporting.page import charts, missing, paragraph, subsection
+from outspan.reporting.runs import RunResult
+from outspan.reporting.samples import TILES, show_augmented
+from outspan.training.compositions import fractions, mean_by_fifth, most_changed
+from outspan.training.trained import Trained
+
+_EXAMPLES = 4  # samples that are shown with each composition
+_SHOWN = 5  # compositions that are chosen most often, and least often
+_LINES = 8  # of the chart that have a name
+_CORPUS = 200  # samples that are prepared: the frequencies of words, for texts, are those of these
+_LEAST = 0.2  # of the mean count that a composition needs, so that its rank is not chance
+_HOW = "Run the report where the data of the run is, or add --data PATH."
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Candidates that a policy draws for some training samples, with their losses, and which of them it keeps."""
+
+    plan: Plan
+    shown: list[Markup]  # a candidate each
+    originals: list[Markup]
+    losses: Tensor  # [samples, candidates]
+    chosen: Tensor  # bool [samples, candidates]
+    names: list[str]  # the transforms of each candidate
+    labels: list[str]  # the class of each sample
+
+
+def show_chosen(run: RunResult) -> Markup:
+    """Return what the policy of a run chose: compositions over the epochs, or strengths and weights, and examples."""
+    title = "What was chosen"
+    if run.lines:
+        return subsection(title, _over_time(run), _examples(run), _candidates(run))
+    weights = _weights(run)
+    if weights is not None:
+        return subsection(title, weights)
+    sentence = f"The policy {run.recipe.policy} chooses nothing: it does not look at the model."
+    is_plain = "written by a policy" in run.no_lines
+    return subsection(title, paragraph(sentence if is_plain else f"Not in this report: {run.no_lines}", kind="muted"))
+
+
+def _over_time(run: RunResult) -> Markup:
+    curves = fractions(run.lines)
+    parts, named = mean_by_fifth(curves), most_changed(curves, count=_LINES // 2)
+    epochs = [line["epoch"] + 1 for line in run.lines]
+    grey = [name for name in curves if name not in named][:60]
+    series = [Series(name, epochs, [100 * value for value in curves[name]], faint=True) for name in grey]
+    series += [Series(name, epochs, [100 * value for value in curves[name]]) for name in named]
+    chart = line_chart(
+        series, Axis("epoch", "whole"), Axis("of all choices, %"), title="Fraction of each composition",
+        note="Coloured: those that rose and fell most. Grey: others.",
+    )  # fmt: skip
+    losses = _mean_losses(run)
+    rows = []
+    for name, values in sorted(parts.items(), key=lambda item: -sum(item[1])):
+        mean = sum(values) / len(values)
+        shown = [Cell(f"{100 * value:.2f}", value) for value in (values[0], values[-1])]
+        rows.append(
+            [name, Cell(f"{100 * mean:.2f}", mean, min(1.0, mean / max(map(max, parts.values())))), *shown, losses[name]]
+        )
+    columns = ["composition", "of all choices, %", "first fifth, %", "last fifth, %", "mean loss when chosen"]
+    listed = table(columns, rows[:200], caption=f"Compositions by how often they were chosen ({len(rows):,} in all)")
+    return join([charts(chart), listed])
+
+
+def _mean_losses(run: RunResult) -> dict[str, Cell]:
+    """Return the mean loss of each composition when it was chosen, over all epochs. Both orders of a pair are one."""
+    sums: dict[str, list[float]] = {}
+    for line in run.lines:
+        for name, entry in line["compositions"].items():
+            total = sums.setdefault("+".join(sorted(name.split("+"))), [0.0, 0.0])
+            total[0] += entry["count"]
+            total[1] += entry["count"] * float(entry.get("loss", 0.0))
+    return {name: Cell(f"{loss / count:.3f}", loss / count) for name, (count, loss) in sums.items()}
+
+
+def _weights(run: RunResult) -> Markup | None:
+    """Return the strength and the weights of transforms over the epochs, for policies that report them."""
+    rows = run.metrics.rows
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    epoch, drawn = Axis("epoch", "whole"), []
+    for key, title in (("strength", "Strength"), ("mixed", "Mixed samples"), ("skipped", "Easy samples left out")):
+        if key in keys:
+            drawn.append(line_chart([_series(rows, key, key)], epoch, Axis("fraction"), title=title))
+    weights = [_series(rows, key, key.removeprefix("weight_")) for key in keys if key.startswith("weight_")]
+    ranked = sorted(weights, key=lambda one: one.y[-1])
+    if ranked:
+        note = "1: drawn as often as any other. Lower: rarely, because it hides the label or does not suit the data."
+        drawn.append(line_chart(ranked[:_LINES], epoch, Axis("weight"), title="Transforms with the lowest weights", note=note))
+    if not drawn:
+        return None
+    listed = [[one.name, Cell(f"{one.y[-1]:.2f}", one.y[-1], min(one.y[-1], 1.0))] for one in ranked]
+    return join([charts(drawn), table(["transform", "weight at the end"], listed, caption="Weights") if listed else None])
+
+
+def _series(rows: Sequence[Mapping[str, float]], key: str, name: str) -> Series:
+    kept = [row for row in rows if key in row]
+    return Series(name, [row["epoch"] + 1 for row in kept], [row[key] for row in kept])
+
+
+def _examples(run: RunResult) -> Markup:
+    """Return samples before and after the compositions that were chosen most and least often."""
+    title = "The compositions chosen most and least often, on training samples"
+    if run.trained is None or run.tested is None:
+        return missing(title, run.no_data, _HOW)
+    counts: dict[str, int] = {}
+    for line in run.lines:
+        for name, entry in line["compositions"].items():
+            counts[name] = counts.get(name, 0) + int(entry["count"])
+    enough = [name for name in counts if counts[name] >= _LEAST * sum(counts.values()) / len(counts)]
+    ranked = [name for name in sorted(enough or counts, key=counts.__getitem__, reverse=True) if name != "none"]
+    most, least = ranked[:_SHOWN], ranked[_SHOWN:][-_SHOWN:]
+    parts = [paragraph("The losses are those of the trained model. The levels are drawn at random.", kind="muted")]
+    for heading, names in (("Chosen most often", most), ("Chosen least often", least)):
+        blocks = [_before_and_after(run, run.trained, run.tested.data, name, counts[name]) for name in names]
+        parts.append(subsection(heading, blocks, level=4))
+    return subsection(title, parts)
+
+
+def _before_and_after(run: RunResult, trained: Trained, data: Data, name: str, count: int) -> Markup:
+    inputs, labels, classes = _batch(trained, data, _EXAMPLES)
+    steps = [over_range(part, 1.0, run.recipe.profile) for part in name.split("+")]
+    plan = sequence(*steps)(len(labels), rng=rng.generator(run.recipe.seed, "report", name))
+    nothing = Plan.of([[]] * len(labels))
+    before, after = (_losses(trained, inputs, labels, one) for one in (nothing, plan))
+    originals = show_augmented(data.train.noun, inputs, nothing, trained.preprocess, [f"{label}, before" for label in classes])
+    changed = show_augmented(data.train.noun, inputs, plan, trained.preprocess, [f"{label}, after {name}" for label in classes])
+    tiles = []
+    for i, label in enumerate(classes):
+        pair = element("div", originals[i], changed[i], class_="pair")
+        tiles.append(element("li", pair, f"{label}: loss {before[i]:.2f} → {after[i]:.2f}"))
+    return join([element("p", element("strong", name), f", chosen {count:,} times"), element("ul", tiles, class_="tiles wide")])
+
+
+def _batch(trained: Trained, data: Data, count: int) -> tuple[object, Tensor, list[str]]:
+    """Return the inputs, the labels and the class names of some training samples."""
+    rows = torch.from_numpy(rng.generator(0, "report").permutation(len(data.train))[:_CORPUS].copy())
+    with warnings.catch_warnings():  # about the data, which the training has given
+        warnings.simplefilter("ignore")
+        split = data.train.take(rows).prepared(trained.recipe, train=True)
+    inputs, labels = next(iter(split.batches([torch.arange(min(count, len(split)))], torch.device("cpu"))))
+    return inputs, labels, [trained.classes[label] for label in labels.tolist()]
+
+
+def _losses(trained: Trained, inputs: object, labels: Tensor, plan: Plan) -> list[float]:
+    targets = make_targets(inputs, labels, plan, len(trained.classes))  # pyright: ignore[reportArgumentType]
+    with evaluating(trained.model):
+        logits = read_logits(trained.model(trained.preprocess.execute(inputs, plan)))
+        return soft_cross_entropy(logits, targets, reduction="none").tolist()
+
+
+def draw_candidates(trained: Trained, data: Data, count: int) -> Drawn | None:
+    """Return the candidates that the policy of a run draws for some training samples; None if it keeps all it draws."""
+    inputs, labels, classes = _batch(trained, data, count)
+    policy = build_policy(trained.recipe, trained.model, data, trained.preprocess)
+    batch = policy(inputs, labels, step=0)  # pyright: ignore[reportArgumentType]
+    if batch.losses is None or batch.chosen is None:
+        return None
+    plan, chosen = batch.drawn, torch.zeros(batch.losses.numel(), dtype=torch.bool)
+    chosen[batch.chosen] = True
+    names = [_describe(plan, row) for row in plan.out.tolist()]
+    nothing = Plan.of([[]] * len(labels))
+    noun, per_sample = data.train.noun, batch.losses.shape[1]
+    alts = [f"{classes[i // per_sample]} after {name}" for i, name in enumerate(names)]
+    shown = show_augmented(noun, inputs, plan, trained.preprocess, alts)
+    originals = show_augmented(noun, inputs, nothing, trained.preprocess, classes)
+    return Drawn(plan, shown, originals, batch.losses, chosen.view_as(batch.losses), names, classes)
+
+
+def _describe(plan: Plan, row: int) -> str:
+    """Return the transforms of a row of a plan."""
+    return " + ".join(plan.names[op] for op in plan.ops[row].tolist() if op >= 0) or "unchanged"
+
+
+def _candidates(run: RunResult) -> Markup:
+    """Return the candidates of some training samples, their losses, and the choice of the trained model."""
+    title = "Candidates, their losses and the choice"
+    if run.trained is None or run.tested is None:
+        return missing(title, run.no_data, _HOW)
+    drawn = draw_candidates(run.trained, run.tested.data, 8)
+    if drawn is None:
+        return join([])
+    blocks = []
+    for i, label in enumerate(drawn.labels):
+        tiles = [element("li", drawn.originals[i], f"{label}, unchanged")]
+        for j in range(drawn.losses.shape[1]):
+            at, is_kept = i * drawn.losses.shape[1] + j, bool(drawn.chosen[i, j])
+            loss = f"loss {drawn.losses[i, j]:.2f}" + (", chosen" if is_kept else "")
+            kept = "chosen" if is_kept else None
+            tiles.append(element("li", drawn.shown[at], element("strong", loss), element("div", drawn.names[at]), class_=kept))
+        blocks.append(element("ul", tiles, class_=TILES[run.trained.noun]))
+    note = paragraph("For each of these training samples the policy keeps the candidates with a high loss.", kind="muted")
+    return subsection(title, note, blocks)

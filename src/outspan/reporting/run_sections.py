@@ -1,0 +1,204 @@
+"""The sections of a run: its result, curves, errors, recipe and cost."""
+
+from dataclasses import asdict
+
+from outspan.config import write_recipe
+from outspan.figures.charts import Axis, Series, bar_chart, line_chart
+from outspan.figures.markup import Cell, Markup, element, join, table
+from outspan.reporting.chosen import show_chosen
+from outspan.reporting.page import charts, missing, paragraph, subsection
+from outspan.reporting.runs import RunResult
+from outspan.reporting.samples import TILES, name_of, show_samples
+from outspan.training.evaluate import Evaluation
+
+WRONG = 48  # test samples that are shown
+_MATRIX = 30  # classes up to which the whole confusion matrix is shown
+_PAIRS = 60  # confusions that are listed otherwise
+_METRICS = {
+    "accuracy": "accuracy",
+    "top5": "top-5 accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "F1, mean over classes",
+    "weighted_f1": "F1, weighted by class size",
+    "auroc": "AUROC, each class against the rest",
+    "ece": "calibration error (ECE)",
+}
+
+
+def describe_accuracy(run: RunResult) -> str:
+    """Return the result of a run in one sentence."""
+    accuracy = "No epoch is finished" if run.accuracy is None else f"{100 * run.accuracy:.2f} % test accuracy"
+    return f"{accuracy} with policy {run.recipe.policy}, model {run.recipe.model} and data {run.recipe.data}."
+
+
+def describe_run(run: RunResult) -> Markup:
+    """Return one paragraph: what happened."""
+    recipe, rows = run.recipe, run.metrics.rows
+    accuracy = "no epoch is finished" if run.accuracy is None else f"{100 * run.accuracy:.2f} % test accuracy"
+    time = "" if run.seconds is None else f", {_duration(run.seconds)} of training"
+    best = max((row["test_accuracy"] for row in rows), default=None)
+    highest = f" The highest accuracy after an epoch was {100 * best:.2f} %." if best is not None and rows else ""
+    progress = ""
+    if run.trained is not None and not run.trained.is_finished:
+        progress = f" Not finished: step {run.trained.step:,} of {run.trained.steps:,}."
+    sentence = f" after {len(rows)} epochs{time}: policy {recipe.policy}, model {recipe.model}, data {recipe.data}."
+    return paragraph(element("strong", accuracy), sentence, highest, progress, kind="answer")
+
+
+def run_sections(run: RunResult, *, wrong: int = WRONG) -> Markup:
+    """Return all sections of a run, below headings of level 3. `wrong` is the number of test samples to show."""
+    parts: list[Markup] = [describe_run(run), _curves(run)]
+    how = join(["Run ", element("code", f"outspan report {run.folder} --data PATH"), " with the path of its data."])
+    if run.evaluation is None:
+        parts.append(missing("Accuracy by class, confusion, calibration, wrong predictions", run.no_data, how))
+    else:
+        parts += [_scores(run.evaluation, run), _confusion(run.evaluation), _calibration(run.evaluation)]
+        parts.append(_wrong(run.evaluation, wrong))
+    parts += [show_chosen(run), _cost(run), _recipe(run)]
+    return join(parts)
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in words.
+
+    >>> _duration(3.14), _duration(150), _duration(9000)
+    ('3.1 seconds', '2.5 minutes', '2.5 hours')
+    """
+    unit, name = (1, "seconds") if seconds < 120 else (60, "minutes") if seconds < 7200 else (3600, "hours")
+    return f"{seconds / unit:.1f} {name}"
+
+
+def _curves(run: RunResult) -> Markup:
+    rows, epoch = run.metrics.rows, Axis("epoch", "whole")
+    parts: list[Markup] = []
+    if run.metrics.damaged:
+        lines = element("ul", [element("li", element("code", line)) for line in run.metrics.damaged])
+        parts.append(paragraph("Damaged lines of the metrics, which are not drawn:", kind="missing"))
+        parts.append(lines)
+    if not rows:
+        return subsection("Curves", parts, paragraph("No epoch is finished."))
+
+    def series(name: str, key: str, factor: float = 1.0) -> Series:
+        kept = [row for row in rows if key in row]
+        return Series(name, [row["epoch"] + 1 for row in kept], [factor * row[key] for row in kept])
+
+    accuracies = [series("test", "test_accuracy", 100)]
+    if "validation_accuracy" in rows[0]:
+        accuracies.append(series("validation", "validation_accuracy", 100))
+    drawn = [line_chart(accuracies, epoch, Axis("accuracy, %", "accuracy"), title="Accuracy after each epoch")]
+    for key, title in (("train_loss", "Training loss"), ("lr", "Learning rate")):
+        if key in rows[0]:
+            drawn.append(line_chart([series(title, key)], epoch, Axis(title.lower()), title=title))
+    return subsection("Curves", parts, charts(drawn))
+
+
+def _scores(evaluation: Evaluation, run: RunResult) -> Markup:
+    names = [(_METRICS[name], value) for name, value in asdict(evaluation.metrics).items() if value is not None]
+    metrics = table(["metric", "%"], [[name, f"{100 * value:.2f}"] for name, value in names], caption="Metrics", tools=False)
+    rows = []
+    for name, scores in evaluation.scores.items():
+        cells = [_percent(value) for value in (scores.recall, scores.precision, scores.f1)]
+        rows.append([name, Cell(f"{scores.support:,}", scores.support), *cells])
+    columns = ["class", "samples", "recall, %", "precision, %", "F1, %"]
+    by_class = table(columns, rows, caption="Classes, those with the most errors first")
+    many = len(evaluation.labels) < (len(run.tested.data.test) if run.tested else 0)
+    note = f" Of them, {len(evaluation.labels):,} evenly spaced ones were evaluated." if many else ""
+    tested = paragraph(f"Tested on {run.tested}.", note)
+    return subsection("Accuracy by class", tested, element("div", metrics, by_class, class_="charts"))
+
+
+def _percent(value: float | None) -> Cell:
+    return Cell("", -1.0) if value is None else Cell(f"{100 * value:.2f}", value, value)
+
+
+def _confusion(evaluation: Evaluation) -> Markup:
+    counts, classes = evaluation.confusion.tolist(), evaluation.run.classes
+    if len(classes) <= _MATRIX:
+        rows = []
+        for i, name in enumerate(classes):
+            total = max(sum(counts[i]), 1)
+            titles = [f"{name} predicted as {other}: {count}" for other, count in zip(classes, counts[i], strict=True)]
+            cells = zip(counts[i], titles, strict=True)
+            rows.append([name, *(Cell(count, count, count / total, is_tinted=True, title=title) for count, title in cells)])
+        caption = "Rows: true class. Columns: predicted class. Tint: fraction of the true class"
+        return subsection("Confusion", table(["", *classes], rows, caption=caption))
+    pairs = [
+        (count, i, j) for i, row in enumerate(counts) for j, count in enumerate(row) if i != j and count
+    ]  # fmt: skip
+    rows = [[classes[i], classes[j], Cell(f"{count:,}", count)] for count, i, j in sorted(pairs, reverse=True)[:_PAIRS]]
+    caption = f"The {len(rows)} most frequent confusions, of {len(classes):,} classes"
+    return subsection("Confusion", table(["true class", "predicted as", "count"], rows, caption=caption))
+
+
+def _calibration(evaluation: Evaluation) -> Markup:
+    bins = [one for one in evaluation.calibration if one.samples]
+    names = [f"{100 * one.confidence:.0f}" for one in bins if one.confidence is not None]
+    groups = {
+        "confidence": [100 * (one.confidence or 0) for one in bins],
+        "accuracy": [100 * (one.accuracy or 0) for one in bins],
+    }
+    note = f"Calibration error (ECE) {100 * evaluation.metrics.ece:.2f} %. Calibrated: both bars are equally high."
+    x, y = Axis("mean confidence of the bin, %"), Axis("%")
+    chart = bar_chart(groups, names, x, y, title="Confidence and accuracy", note=note)
+    counts = {"samples": [one.samples for one in bins]}
+    return subsection("Calibration", charts(chart, bar_chart(counts, names, x, Axis("samples"), title="Samples per bin")))
+
+
+def _wrong(evaluation: Evaluation, count: int) -> Markup:
+    """Return the test samples with the highest loss among those that are misclassified."""
+    probabilities, labels, samples = evaluation.probabilities, evaluation.labels.cpu(), evaluation.tested.data.test
+    predicted, classes, noun = probabilities.argmax(1), evaluation.run.classes, samples.noun
+    of_label = probabilities.gather(1, labels[:, None])[:, 0]
+    wrong = (predicted != labels).nonzero()[:, 0]
+    rows = wrong[of_label[wrong].argsort(stable=True)][:count].tolist()
+    title = f"The {len(rows)} test {noun} with the worst predictions"
+    if not rows:
+        return subsection("Wrong predictions", paragraph(f"None: all {len(labels):,} test {noun} are classified correctly."))
+    captions = []
+    for row in rows:
+        guess, truth = int(predicted[row]), int(labels[row])
+        captions.append((classes[truth], classes[guess], float(probabilities[row, guess]), float(of_label[row])))
+    names = [name_of(samples, row) for row in rows]
+    alts = [f"{name}: {truth}, predicted as {guess}" for name, (truth, guess, *_) in zip(names, captions, strict=True)]
+    shown, tiles = show_samples(samples, rows, alts), []
+    for name, sample, (truth, guess, sure, right) in zip(names, shown, captions, strict=True):
+        true = element("div", "true: ", element("span", truth, class_="good"), f" ({100 * right:.1f} %)")
+        other = element("div", "predicted: ", element("span", guess, class_="bad"), f" ({100 * sure:.1f} %)")
+        tiles.append(element("li", sample, true, other, element("div", name, class_="muted")))
+    return subsection(title, element("ul", tiles, class_=f"{TILES[noun]} filtered", data_name=title))
+
+
+def _cost(run: RunResult) -> Markup:
+    """Return the time of the training and the size of the model."""
+    rows: list[tuple[str, object]] = []
+    if run.metadata is not None:
+        seconds, steps = run.metadata["seconds"], run.metadata["step"]
+        samples = steps * run.recipe.batch
+        rows += [("training time, without evaluation", _duration(seconds)), ("steps", f"{steps:,}")]
+        rows += [("batch", run.recipe.batch), ("time per epoch", _duration(seconds / max(len(run.metrics.rows), 1)))]
+        rows += [("samples per second", f"{samples / seconds:,.0f}")] if seconds else []
+    if run.trained is not None:
+        parameters = sum(parameter.numel() for parameter in run.trained.model.parameters())
+        rows.append(("parameters of the model", f"{parameters:,}"))
+    if not rows:
+        return missing("Time and cost", run.no_model, "They are in the checkpoints of the run.")
+    return subsection("Time and cost", table(["", ""], rows, caption="Time and cost", tools=False))
+
+
+def _recipe(run: RunResult) -> Markup:
+    """Return the recipe, to copy, and what identifies the run."""
+    text = write_recipe(run.recipe, "Train again: outspan train RECIPE.toml -o RUN")
+    parts = [element("pre", text, class_="recipe")]
+    if run.metadata is not None:
+        data, setting = run.metadata["data"], run.metadata["setting"]
+        rows = [
+            ("folder", run.folder),
+            ("training samples", f"{data['train']:,}"),
+            ("shape of a sample", " x ".join(map(str, data["shape"]))),
+            ("classes", f"{len(data['classes']):,}"),
+            ("SHA-256 of the training data", data.get("train_digest", "")),
+            ("SHA-256 of the test data", data.get("test_digest", "")),
+            *((key, value) for key, value in setting.items()),
+        ]
+        parts.append(table(["", ""], rows, caption="Data and environment", tools=False, numeric=False))
+    return subsection("Recipe and provenance", parts)

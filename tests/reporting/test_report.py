@@ -1,0 +1,204 @@
+"""Reports of small results: what they show, hostile names, damaged files and missing data."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import outspan
+from html_pages import read_page
+from outspan.comparison.stored import load_comparison
+from outspan.data.dataset import Data
+from outspan.data.splits import InMemory
+
+KEYS = {"model": "mlp", "epochs": 2, "batch": 20, "transforms": "rotate,invert,shear_x"}
+HOSTILE = '<script>document.title="hacked"</script>"\'\x1b[31m\n</script>'
+
+
+def page_of(folder, **options):
+    return read_page(outspan.report(folder, **options).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    path, data = tmp_path_factory.mktemp("data") / "few.npz", outspan.load_data("digits")
+    arrays = {"train_images": data.train.images[:100], "train_labels": data.train.labels[:100]}
+    arrays |= {"test_images": data.test.images[:60], "test_labels": data.test.labels[:60]}
+    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(digits, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    outspan.train(data=digits, policy="uncertain", out=out, device="cpu", **KEYS)
+    return out
+
+
+@pytest.fixture
+def run_folder(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def test_the_page_of_a_run_has_all_sections(run_folder):
+    page = page_of(run_folder)
+    for title in (
+        "Curves", "Accuracy by class", "Confusion", "Calibration", "What was chosen", "Chosen most often",
+        "Candidates, their losses and the choice", "Time and cost", "Recipe and provenance",
+    ):  # fmt: skip
+        assert title in page.text, title
+    accuracy = outspan.evaluate(run_folder).accuracy
+    assert f"{100 * accuracy:.2f} % test accuracy" in page.text
+    wrong = min(48, round(60 * (1 - accuracy)))
+    assert f"The {wrong} test images with the worst predictions" in page.text
+    assert all(one["alt"] and (one["src"] or "").startswith("data:image/png;base64,") for one in page.of("img"))
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert not [one for one in page.of("a") if not (one["href"] or "").startswith("#")]  # nothing is loaded
+
+
+def test_the_worst_predictions_are_those_with_the_highest_loss(run_folder):
+    evaluation = outspan.evaluate(run_folder)
+    losses = -evaluation.probabilities.gather(1, evaluation.labels[:, None])[:, 0].log()
+    wrong = [
+        row
+        for row in losses.argsort(descending=True).tolist()
+        if evaluation.probabilities[row].argmax() != evaluation.labels[row]
+    ]
+    text = page_of(run_folder).text
+    places = [text.index(f"image {row} ") for row in wrong[:48]]
+    assert places == sorted(places)
+
+
+def test_losses_before_and_after_are_those_of_the_model(run_folder):
+    """The loss before is that of the training image itself."""
+    run, data = outspan.load(run_folder), outspan.load_data(outspan.load(run_folder).recipe.data)
+    losses = torch.nn.functional.cross_entropy(
+        run.model(run.preprocess(data.train.images)), data.train.labels, reduction="none"
+    ).tolist()
+    text = page_of(run_folder).text
+    shown = {part.split(" →")[0] for part in text.split(": loss ")[1:] if " →" in part[:8]}
+    assert shown
+    assert shown <= {f"{loss:.2f}" for loss in losses}
+
+
+def test_a_damaged_line_is_shown_and_the_rest_is_drawn(run_folder):
+    path = run_folder / "metrics.jsonl"
+    first, second = path.read_text().splitlines()
+    path.write_text(f'{first}\n{{<img src=x onerror=alert(1)>\n[1]\n{second[:-1]}, "x": NaN}}\n')
+    page = page_of(run_folder)
+    assert "metrics.jsonl, line 2: {<img src=x" in page.text
+    assert "metrics.jsonl, line 3" in page.text
+    assert "metrics.jsonl, line 4" in page.text
+    assert not [one for one in page.of("img") if one.get("src") == "x"]
+    assert "after 1 epochs" in page.text
+    path.unlink()
+    assert "metrics.jsonl: No such file" in page_of(run_folder).text
+
+
+def test_missing_data_and_weights_are_named_with_what_to_do(run_folder, digits):
+    moved = digits.with_name("moved.npz")
+    shutil.copy(digits, moved)
+    settings = outspan.load(run_folder)
+    other = run_folder.with_name("other")
+    data = Data("mine", *(InMemory(split.images, split.labels) for split in _splits(settings)), settings.classes)
+    outspan.train(splits=data, policy="random", out=other, device="cpu", **KEYS)
+    text = page_of(other).text
+    assert "Not in this report: " in text
+    assert f"outspan report {other} --data PATH" in text
+    assert "Accuracy after each epoch" in text
+    assert "Confusion Rows" in page_of(other, data=moved).text
+    for path in run_folder.glob("step-*"):
+        path.unlink()
+    text = page_of(run_folder).text
+    assert "Not in this report: " in text
+    assert "Fraction of each composition" in text
+
+
+def _splits(run):
+    data = outspan.load_data(run.recipe.data)
+    return data.train, data.test
+
+
+def test_names_from_outside_are_text(tmp_path, digits):
+    data = outspan.load_data(str(digits))
+    classes = (HOSTILE, *map(str, range(1, 10)))
+    out = tmp_path / '<img src=x onerror=alert(1)>"'
+    outspan.train(splits=Data("d", data.train, data.test, classes), policy="random", out=out, device="cpu", **KEYS)
+    data = Data("d", data.train, data.test, classes)
+    page = page_of(out)
+    assert len(page.of("script")) == 1
+    assert not [one for one in page.of("img") if one.get("src") == "x"]
+    assert "\x1b" not in page.text
+    outspan.train(data=digits, policy="random", out=tmp_path / "runs" / HOSTILE.replace("/", "-"), device="cpu", **KEYS)
+    assert len(page_of(tmp_path / "runs").of("script")) == 1
+
+
+@pytest.fixture(scope="module")
+def compared(digits, tmp_path_factory):
+    out = tmp_path_factory.mktemp("compared") / "all"
+    outspan.compare(data=digits, policies=["none", "random"], seeds=2, out=out, device="cpu", **KEYS)
+    return out
+
+
+def test_the_page_of_a_comparison(compared, tmp_path):
+    page = page_of(compared, out=tmp_path / "page.html")
+    comparison = load_comparison(compared)
+    for sentence in comparison.verdicts:
+        assert sentence.replace("`", "") in page.text.replace(" .", ".").replace("  ", " ") or "`" in sentence
+    assert "Accuracy against epochs" in page.text
+    assert "Accuracy against seconds" in page.text
+    for one in comparison.policies.values():
+        assert f"{100 * one.mean:.2f}" in page.text
+    assert "told apart" in page.text
+    assert f"Run: {max(comparison.policies, key=lambda name: comparison.policies[name].mean)}-0" in page.text
+
+
+def test_a_stored_comparison_is_the_same(digits, tmp_path):
+    result = outspan.compare(data=digits, policies=["none", "random"], seeds=2, out=tmp_path / "c", device="cpu", **KEYS)
+    stored = load_comparison(tmp_path / "c")
+    assert stored.verdicts == result.verdicts
+    assert stored.chance == result.chance
+    for name, one in result.policies.items():
+        assert (stored.policies[name].curves, stored.policies[name].evaluated) == (one.curves, one.evaluated)
+        assert (stored.policies[name].mean, stored.policies[name].steps) == (one.mean, one.steps)
+
+
+def test_a_comparison_without_its_runs_has_its_table(compared, tmp_path):
+    (tmp_path / "only").mkdir()
+    shutil.copy(compared / "comparison.json", tmp_path / "only")
+    text = page_of(tmp_path / "only").text
+    assert "No curves: the metrics of the runs of none, random are missing or damaged." in text
+    assert "Results" in text
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"recipe": {}, "policies": {}}', '{"recipe": 1, "policies": 2}', "[" * 10**5]
+)
+def test_a_damaged_comparison_is_an_error_that_names_the_file(tmp_path, content):
+    (tmp_path / "comparison.json").write_text(content)
+    with pytest.raises(ValueError, match=r"comparison\.json: damaged"):
+        outspan.report(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["comparison.json"]
+
+
+def test_a_folder_that_is_no_result_is_refused(tmp_path, digits, unchecked):
+    with pytest.raises(ValueError, match=r"contains no result of outspan; pass the folder of a comparison \(outspan compare\)"):
+        outspan.report(tmp_path)
+    with pytest.raises(ValueError, match="no such folder; pass the folder"):
+        outspan.report(tmp_path / "missing")
+    with pytest.raises(ValueError, match="not a folder; pass the folder"):
+        outspan.report(digits)
+    with pytest.raises(ValueError, match=r"must be a \.html file, got '\.pdf'"):
+        outspan.report(tmp_path, out="a.pdf")
+    with pytest.raises(ValueError, match="folder must be a path, got 3"):
+        outspan.report(3)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_command_writes_the_page(compared, tmp_path, run):
+    assert run("report", compared, "-o", tmp_path / "page.html") == f"wrote {tmp_path / 'page.html'}\n"
+    assert read_page((tmp_path / "page.html").read_text()).of("main")
+    assert "pass the folder of" in run("report", tmp_path, code=2)
+    assert json.loads((compared / "comparison.json").read_text())["chance"] > 0

@@ -1,22 +1,49 @@
 """The figures of a comparison show the accuracies of its runs."""
 
+import itertools
+
 import pytest
 
 from outspan.figures.compare import Curves, compare_figure, frontier_figure
+from outspan.figures.style import COLOURS
 
 
 def test_a_line_per_policy_and_a_band_over_seeds_against_epochs_and_seconds():
     none = Curves([[0.5, 0.7], [0.6, 0.9]], [1, 2], [10, 20])
     random = Curves([[0.4, 0.8]], [1, 1.5], [15, 22.5])
     left, right = compare_figure({"none": none, "random": random}).axes
-    assert [text.get_text() for text in left.get_legend().get_texts()] == ["none", "random"]
+    for axis in (left, right):
+        assert {text.get_text(): text.get_color() for text in axis.texts} == dict(
+            zip(("none", "random"), COLOURS, strict=False)
+        )
     for axis, x in ((left, ([1, 2], [1, 1.5])), (right, ([10, 20], [15, 22.5]))):
         assert [list(line.get_xdata()) for line in axis.get_lines()] == [list(values) for values in x]
         assert list(axis.get_lines()[0].get_ydata()) == pytest.approx([55, 80])
         assert list(axis.get_lines()[1].get_ydata()) == pytest.approx([40, 80])
         band = axis.collections[0].get_paths()[0].vertices[:, 1]
         assert (band.min(), band.max()) == pytest.approx((50, 90))
-        assert axis.get_ylim() == pytest.approx((66, 91))  # around the last evaluation
+        assert axis.get_ylim()[0] < 40  # nothing is cut
+        assert axis.get_ylim()[1] > 90
+    assert all(tick == int(tick) for tick in left.get_xticks())
+
+
+def test_the_first_epochs_are_visible_on_a_scale_of_the_error():
+    (left, _) = (figure := compare_figure({"none": Curves([[0.1, 0.9, 0.99]], [1, 2, 3], [1, 2, 3])}, "digits: 3 s each")).axes
+    low, high = left.get_ylim()
+    assert low < 10
+    assert 99 < high < 100
+    y = left.transData.transform([(0, 0.0 + accuracy) for accuracy in (0, 90, 99)])[:, 1]
+    assert y[1] - y[0] == pytest.approx(y[2] - y[1])  # ten times fewer errors, twice
+    assert "logarithm of the error" in left.get_ylabel()
+    assert figure.get_suptitle() == "digits: 3 s each"
+
+
+def test_names_beside_lines_do_not_overlap():
+    figure = compare_figure({name: Curves([[0.5, 0.9 + i / 1e4]], [1, 2], [1, 2]) for i, name in enumerate("abcde")})
+    figure.draw_without_rendering()
+    for axis in figure.axes:
+        boxes = sorted((text.get_window_extent().y0, text.get_window_extent().y1) for text in axis.texts)
+        assert all(top <= bottom + 2 for (_, top), (bottom, _) in itertools.pairwise(boxes))
 
 
 def test_a_policy_with_a_single_evaluation_is_visible():

@@ -13,8 +13,8 @@ FRACTIONS = {
 
 def test_marked_compositions_have_their_own_scale():
     above, below = compositions_figure(FRACTIONS, ["invert+rotate", "none"], ["invert+rotate"]).axes
-    assert [text.get_text() for text in above.get_legend().get_texts()] == ["invert+rotate", "none"]
-    assert [text.get_text() for text in below.get_legend().get_texts()] == ["invert+rotate"]
+    assert [text.get_text() for text in above.texts] == ["invert+rotate", "none"]
+    assert [text.get_text() for text in below.texts] == ["invert+rotate"]
     strong, faint = below.get_lines()
     assert list(faint.get_xdata()) == [1, 2, 3, 4, 5, 6, 7]
     assert list(faint.get_ydata()) == pytest.approx([10, 30, 20, 20, 20, 30, 40])

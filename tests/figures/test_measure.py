@@ -8,7 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
 from matplotlib.text import Text
 
-from outspan.figures.measure import COLOURS, Arrow, Estimate, Point, graph_figure, measure_figure, mixup_figure
+from outspan.figures.measure import Arrow, Estimate, Point, graph_figure, measure_figure, mixup_figure
+from outspan.figures.style import VERDICT_COLOURS
 
 
 def test_one_point_per_transform_at_its_scores():
@@ -25,7 +26,7 @@ def test_one_point_per_transform_at_its_scores():
     for text in axis.texts:
         point = transforms.get(text.get_text(), baseline)
         assert text.xy == pytest.approx((100 * point.instability, 100 * point.error))
-        assert to_rgba(text.get_color()) == to_rgba(COLOURS.get(point.verdict, "black"))
+        assert to_rgba(text.get_color()) == to_rgba(VERDICT_COLOURS.get(point.verdict, "black"))
     assert axis.get_title() == "the title"
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["better than the baseline", "worse than the baseline", "no significant difference", "baseline"]

@@ -9,6 +9,7 @@ import typer
 from outspan.cli.options import DATA_HELP, Address, EngineName, GpusPerRun, Jobs, RecipeFile, StudySet, recipe_keys
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
+from outspan.cli.report import write_report
 from outspan.files import write_whole
 
 if TYPE_CHECKING:
@@ -93,9 +94,10 @@ def study_keys(study: str, data: str | None, model: str | None, changes: Sequenc
 
 
 def write_figure(out: Path, name: str, figure: Any, *others: str) -> None:
-    """Write the figure of a study into its folder, and print the names of all its files."""
+    """Write the figure of a study and its report into its folder, and print the names of all its files."""
     write_whole(out / name, lambda partial: figure.savefig(partial, format="png"))
     echo(f"wrote {', '.join(others)} and {name} in {out}")
+    write_report(out)
 
 
 def _table(result: "Measurement") -> "Table":

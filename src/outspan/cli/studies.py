@@ -18,6 +18,7 @@ from outspan.cli.measure import (
 from outspan.cli.options import Address, EngineName, GpusPerRun, Jobs, RecipeFile, StudySet
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
+from outspan.cli.report import write_report
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -101,6 +102,7 @@ def core_command(
     for line in [*_core_lines(result), *vote_remarks(result.info)]:
         echo(line)
     echo(f"wrote core.json and core.toml in {out}. To train: outspan train {out / 'core.toml'} -o RUN")
+    write_report(out)
 
 
 def mixup_command(

@@ -98,16 +98,10 @@ _METRIC_NAMES = {
 
 def _write_evaluation(folder: Path, result: Evaluation) -> list[Path]:
     """Write an evaluation as JSON, and its two figures. Return the paths."""
-    from math import nan
+    from outspan.figures.evaluation import confusion_figure
 
-    from outspan.figures.evaluation import confusion_figure, reliability_figure
-
-    bins = result.calibration
-    counts = [one.samples for one in bins]
-    confidences = [nan if one.confidence is None else one.confidence for one in bins]
-    accuracies = [nan if one.accuracy is None else one.accuracy for one in bins]
     figures = {
-        "reliability.png": reliability_figure(counts, confidences, accuracies, result.metrics.ece),
+        "reliability.png": result.figure(),
         "confusion.png": confusion_figure(result.confusion.tolist(), [printable(name) for name in result.run.classes]),
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """The result of a comparison: the runs of each policy, at one or several budgets."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from outspan.comparison.statistics import Difference, compute_differences, describe_chance, describe_lead, mean_and_std
 from outspan.config import Recipe
+from outspan.figures.markup import display, figure_bytes
 from outspan.files import write_json
 from outspan.training.run import Summary
 
@@ -104,7 +106,7 @@ class Comparison:
             fractions = [step / result.steps for step in result.evaluated]
             epochs, seconds = ([total * fraction for fraction in fractions] for total in (result.epochs, result.seconds))
             curves[name] = Curves(result.curves, epochs, seconds)
-        return compare_figure(curves)
+        return compare_figure(curves, f"{self._subject}; mean and range over seeds")
 
     def frontier(self) -> "Figure":
         """Return a figure of the test accuracy after the last step against the training time, over all budgets."""
@@ -114,7 +116,29 @@ class Comparison:
         for _, results in sorted(self.budgets.items()):
             for name, result in results.items():
                 points[name].append((result.seconds, *mean_and_std(result.accuracies)))
-        return frontier_figure(points)
+        return frontier_figure(points, f"{self._subject}; ± standard deviation")
+
+    @property
+    def _subject(self) -> str:
+        """What was compared, for titles."""
+        seconds = [result.seconds for result in self.policies.values()]
+        same = f"the same time, {statistics.fmean(seconds):.1f} s of training per run"
+        equal = same if self.equal == "time" else f"{next(iter(self.policies.values())).epochs:g} epochs each"
+        seeds = max(len(result.accuracies) for result in self.policies.values())
+        return f"{self.recipe.data}, {self.recipe.model}: {equal}, {seeds} seed{'s' * (seeds > 1)}"
+
+    def _repr_html_(self) -> str:
+        """Return the table and the figure, for notebooks."""
+        columns = ["policy", f"test {self.metric}, %", "std", "epochs", "seconds per run"]
+        rows = [
+            [name, f"{100 * one.mean:.2f}", f"± {100 * one.std:.2f}", f"{one.epochs:.4g}", f"{one.seconds:.1f}"]
+            for name, one in self.policies.items()
+        ]
+        return display(columns, rows, " ".join(self.verdicts), self.figure())
+
+    def _repr_png_(self) -> bytes:
+        """Return the figure, for notebooks."""
+        return figure_bytes(self.figure())
 
 
 def summarize(runs: Sequence[Summary], values: Sequence[float]) -> PolicyResult:

@@ -16,6 +16,7 @@ _TOP, _BOTTOM, _LEFT = 12, 44, 62
 _LETTER, _LINE = 6.6, 15  # mean width and height of a letter of the labels
 _DASHES = (None, "7 3", "2 3", "9 3 2 3")
 _NAME = 20  # letters of a name beside a line
+_STYLE_NAMES = {"same": "no significant difference"}
 _ROWS = 60  # of the table of values below a chart
 
 
@@ -195,7 +196,7 @@ def plane_chart(marks: Mapping[str, Mark], x: Axis, y: Axis, *, title: str, note
         if name in places:
             parts.append(element("path", d=f"M{at[0]} {at[1]}L{WIDTH - 86} {places[name]:g}", class_="lead"))
             parts.append(text(WIDTH - 84, places[name] + 4, name, class_="small"))
-        drawn.append(element("g", parts, class_=f"mark {mark.style}", data_series=mark.style))
+        drawn.append(element("g", parts, class_=f"mark {mark.style}", data_series=_STYLE_NAMES.get(mark.style, mark.style)))
     return chart_figure([_axes(across, up, x.label, y.label), drawn], title, note)
 
 
@@ -224,7 +225,13 @@ def bar_chart(
     rows = [[name, *(shown(group[j]) for group in groups.values())] for j, name in enumerate(names)]
     values_table = table([x.label, *groups], rows, caption=f"Values: {title}", tools=False)
     below = element("details", element("summary", "Values as a table"), values_table)
-    return chart_figure([_axes(bare, up, x.label, y.label), drawn, labels], title, note, below=below)
+    return chart_figure([_axes(bare, up, x.label, y.label), drawn, labels], title, note, below=[_legend(list(groups)), below])
+
+
+def _legend(names: Sequence[str]) -> Markup | None:
+    """Return the names of several groups with their colours. The script replaces it by buttons."""
+    items = [element("li", name, class_=f"c{i % len(COLOURS)}") for i, name in enumerate(names)]
+    return element("ul", items, class_="legend") if len(items) > 1 else None
 
 
 def graph_chart(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from outspan.figures.style import colour_of, label_lines, new_figure, scale_accuracy, use_whole_epochs
+
 
 @dataclass(frozen=True)
 class Curves:
@@ -17,46 +19,56 @@ class Curves:
     seconds: Sequence[float]  # at each evaluation, mean over seeds
 
 
-def compare_figure(curves: Mapping[str, Curves]) -> Figure:
-    """Return a figure with the mean test accuracy of each policy and its range over seeds, against epochs and seconds."""
-    figure = Figure(figsize=(11, 4.5), dpi=150, facecolor="white", layout="constrained")
+def compare_figure(curves: Mapping[str, Curves], title: str = "") -> Figure:
+    """Return a figure with the mean test accuracy of each policy and its range over seeds, against epochs and seconds.
+
+    The whole curves are shown: if they reach from low to high accuracies, the scale is that of the logarithm of the error.
+    """
+    figure = new_figure(11, 4.5)
     left, right = figure.subplots(1, 2, sharey=True)
-    for name, runs in curves.items():
-        _draw_band(left, runs.epochs, runs.accuracies, name)
-        _draw_band(right, runs.seconds, runs.accuracies, name)
-    left.set_xlabel("epoch")
-    right.set_xlabel("seconds of training")
-    left.set_ylabel("test accuracy, %")
-    final = [100 * by_seed[-1] for runs in curves.values() for by_seed in runs.accuracies]
-    left.set_ylim(min(final) - 4, min(100.0, max(final) + 1))
-    for axis in (left, right):
+    scale_accuracy(left, [value for runs in curves.values() for by_seed in runs.accuracies for value in by_seed])
+    for axis, key in ((left, "epochs"), (right, "seconds")):
+        ends = {}
+        for i, (name, runs) in enumerate(curves.items()):
+            ends[name] = _draw_band(axis, getattr(runs, key), runs.accuracies, colour_of(i))
         axis.grid(alpha=0.3)
-    left.legend(frameon=False)
+        label_lines(figure, axis, ends)
+    use_whole_epochs(left)
+    right.set_xlabel("seconds of training")
+    figure.suptitle(title, fontsize=11, parse_math=False)
     return figure
 
 
-def frontier_figure(points: Mapping[str, Sequence[tuple[float, float, float]]]) -> Figure:
+def frontier_figure(points: Mapping[str, Sequence[tuple[float, float, float]]], title: str = "") -> Figure:
     """Return a figure of the final test accuracy against the training time, one line per policy.
 
     Args:
         points: by policy, for each budget the seconds, and the mean and standard deviation of the accuracy, in [0, 1].
+        title: above the figure.
     """
-    figure = Figure(figsize=(7, 4.5), dpi=150, facecolor="white", layout="constrained")
-    axis = figure.subplots()
-    for name, values in points.items():
+    figure = new_figure(7, 4.5)
+    axis, ends = figure.subplots(), {}
+    for i, (name, values) in enumerate(points.items()):
         seconds, means, stds = zip(*values, strict=True)
-        axis.errorbar(seconds, [100 * mean for mean in means], [100 * std for std in stds], label=name, marker="o", capsize=3)
+        percents = [100 * mean for mean in means]
+        style = {"color": colour_of(i), "marker": "o", "capsize": 3}
+        axis.errorbar(seconds, percents, [100 * std for std in stds], **style)
+        ends[name] = seconds[-1], percents[-1], colour_of(i)
     axis.set_xscale("log")
     axis.set_xlabel("seconds of training")
     axis.set_ylabel("test accuracy after the last step, %")
+    axis.set_title(title, fontsize=10, parse_math=False)
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
+    label_lines(figure, axis, ends)
     return figure
 
 
-def _draw_band(axis: Axes, x: Sequence[float], by_seed: Sequence[Sequence[float]], name: str) -> None:
+def _draw_band(axis: Axes, x: Sequence[float], by_seed: Sequence[Sequence[float]], colour: str) -> tuple[float, float, str]:
+    """Draw the mean and the range of some curves. Return the last point of the mean, and its colour."""
     columns = [[100 * value for value in column] for column in zip(*by_seed, strict=True)]
+    means = [statistics.fmean(column) for column in columns]
     marker = "o" if len(columns) == 1 else ""  # a line through one point is invisible
-    (line,) = axis.plot(x, [statistics.fmean(column) for column in columns], label=name, marker=marker)
+    axis.plot(x, means, marker=marker, color=colour)
     low, high = [min(column) for column in columns], [max(column) for column in columns]
-    axis.fill_between(x, low, high, alpha=0.2, color=line.get_color())
+    axis.fill_between(x, low, high, alpha=0.2, color=colour)
+    return x[-1], means[-1], colour

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from outspan.figures.style import colour_of, new_figure
+
 _MAX_NUMBERS = 20  # classes whose counts are written into the confusion matrix
 _MAX_NAMES = 60  # classes whose names are written beside it
 
@@ -14,14 +16,14 @@ def reliability_figure(counts: Sequence[int], confidences: Sequence[float], accu
 
     The bins cover [0, 1]. The confidence and the accuracy of an empty bin are NaN.
     """
-    figure = Figure(figsize=(5, 6), dpi=150, facecolor="white", layout="constrained")
+    figure = new_figure(5, 6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     width = 100 / len(counts)
     centres = [width * (i + 0.5) for i in range(len(counts))]
     upper.plot([0, 100], [0, 100], color="0.6", linestyle="--", label="perfect calibration")
-    upper.bar(centres, [100 * value for value in accuracies], width, edgecolor="white", alpha=0.5)
+    upper.bar(centres, [100 * value for value in accuracies], width, edgecolor="white", alpha=0.5, color=colour_of(0))
     x, y = ([100 * value for value in values] for values in (confidences, accuracies))
-    upper.plot(x, y, "o", markersize=4, color="tab:blue", label="mean confidence and accuracy")
+    upper.plot(x, y, "o", markersize=4, color=colour_of(0), label="mean confidence and accuracy")
     upper.set(ylabel="accuracy, %", ylim=(0, 100), title=f"calibration error (ECE) {100 * ece:.2f} %")
     upper.legend(frameon=False, loc="upper left", fontsize=8)
     lower.bar(centres, counts, width, edgecolor="white", color="0.5")
@@ -34,7 +36,7 @@ def confusion_figure(counts: Sequence[Sequence[int]], names: Sequence[str]) -> F
     matrix = np.asarray(counts, dtype=np.float64)
     fractions = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
     side = min(5 + 0.25 * len(names), 14)
-    figure = Figure(figsize=(side + 1, side), dpi=150, facecolor="white", layout="constrained")
+    figure = new_figure(side + 1, side)
     axis = figure.subplots()
     image = axis.imshow(100 * fractions, cmap="Blues", vmin=0, vmax=100)
     figure.colorbar(image, ax=axis, shrink=0.8, label="% of the true class")

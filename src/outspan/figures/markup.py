@@ -116,3 +116,9 @@ def figure_bytes(figure: "Figure") -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     return buffer.getvalue()
+
+
+def display(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str, figure: "Figure | None" = None) -> Markup:
+    """Return a table, and a figure below it, as a notebook shows a result."""
+    picture = None if figure is None else image(figure_bytes(figure), "png", caption)
+    return element("div", table(columns, rows, caption=caption, tools=False), picture)

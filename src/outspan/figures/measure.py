@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from outspan.figures.style import VERDICT_COLOURS, colour_of, new_figure
+
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 Interval = tuple[float, float]
-COLOURS = {"better": "tab:green", "worse": "tab:red", "no significant difference": "0.45"}  # by verdict
 _LABELS = {verdict: f"{verdict} than the baseline" for verdict in ("better", "worse")}
 
 
@@ -24,7 +25,7 @@ class Point:
     error: float
     instability_interval: Interval
     error_interval: Interval
-    verdict: str = ""  # a key of COLOURS; "" is the baseline
+    verdict: str = ""  # a key of VERDICT_COLOURS; "" is the baseline
 
     @property
     def position(self) -> tuple[float, float]:
@@ -34,7 +35,7 @@ class Point:
     @property
     def colour(self) -> str:
         """The colour of its verdict."""
-        return COLOURS.get(self.verdict, "black")
+        return VERDICT_COLOURS.get(self.verdict, "black")
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class Estimate:
 
 def measure_figure(baseline: Point, transforms: Mapping[str, Point], title: str) -> Figure:
     """Return the error against the instability of each transform, with intervals. The baseline is a star."""
-    figure = Figure(figsize=(8, 6), dpi=150, facecolor="white", layout="constrained")
+    figure = new_figure(8, 6)
     axis = figure.subplots()
-    for verdict in COLOURS:
+    for verdict in VERDICT_COLOURS:
         points = [point for point in transforms.values() if point.verdict == verdict]
         for i, point in enumerate(points):
             _draw_point(axis, point, _LABELS.get(verdict, verdict) if not i else None)
@@ -131,7 +132,7 @@ def _overlap(box: Box, other: Box) -> bool:
 
 def graph_figure(errors: Mapping[str, float], arrows: Sequence[Arrow], title: str) -> Figure:
     """Return the transforms with their errors in a circle, and the arrows. Those that are not significant are dashed."""
-    figure = Figure(figsize=(8, 7), dpi=150, facecolor="white", layout="constrained")
+    figure = new_figure(8, 7)
     axis = figure.subplots()
     boxes = {}
     for i, (name, error) in enumerate(errors.items()):
@@ -150,7 +151,7 @@ def graph_figure(errors: Mapping[str, float], arrows: Sequence[Arrow], title: st
 
 def _draw_arrow(axis: Axes, first: Text, second: Text, arrow: Arrow) -> None:
     start, end = first.get_position(), second.get_position()
-    style: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "tab:green"}
+    style: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 16, "color": VERDICT_COLOURS["better"]}
     style |= {"linestyle": "-" if arrow.significant else "--", "connectionstyle": "arc3,rad=0.12", "linewidth": 1.4}
     style |= {"patchA": first.get_bbox_patch(), "patchB": second.get_bbox_patch(), "shrinkA": 2, "shrinkB": 2}
     axis.annotate("", xy=end, xytext=start, arrowprops=style)
@@ -158,7 +159,9 @@ def _draw_arrow(axis: Axes, first: Text, second: Text, arrow: Arrow) -> None:
     (x0, y0), (x1, y1) = start, end
     x, y = (x0 + x1) / 2 + 0.06 * (y1 - y0), (y0 + y1) / 2 - 0.06 * (x1 - x0)
     box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
-    axis.text(x, y, f"-{100 * arrow.reduction:.0f} %", ha="center", va="center", fontsize=8, color="tab:green", bbox=box)
+    axis.text(
+        x, y, f"-{100 * arrow.reduction:.0f} %", ha="center", va="center", fontsize=8, color=VERDICT_COLOURS["better"], bbox=box
+    )
 
 
 def mixup_figure(
@@ -177,12 +180,12 @@ def mixup_figure(
         wrong: the same for the images that it misclassifies.
         corrected: counts of the baseline's margins for the images that mixup corrects, by the variant of mixup.
     """
-    figure = Figure(figsize=(11, 8), dpi=150, facecolor="white", layout="constrained")
+    figure = new_figure(11, 8)
     (first, second), (third, fourth) = figure.subplots(2, 2)
     x, y = [100 * point.x for point in curve], [100 * point.y for point in curve]
     low = [max(0.0, 100 * (point.y - point.interval[0])) for point in curve]
     high = [max(0.0, 100 * (point.interval[1] - point.y)) for point in curve]
-    first.errorbar(x, y, yerr=[low, high], marker="o", color="tab:blue", label="mixup")
+    first.errorbar(x, y, yerr=[low, high], marker="o", color=colour_of(0), label="mixup")
     for (name, level), colour in zip(levels.items(), ("black", "0.5"), strict=True):
         first.axhline(100 * level, color=colour, linestyle="--", linewidth=1, label=name)
     first.set(xlabel="same-class partners, %", ylabel="instability, %", title="Instability of mixup")
@@ -199,6 +202,6 @@ def _draw_histograms(axis: Axes, histograms: Mapping[str, Sequence[int]], title:
     for i, (name, counts) in enumerate(histograms.items()):
         width = 1 / (bins * (len(histograms) + 1))
         centres = [(j + 0.5) / bins + (i - (len(histograms) - 1) / 2) * width for j in range(bins)]
-        axis.bar(centres, counts, width, label=name)
+        axis.bar(centres, counts, width, label=name, color=colour_of(i))
     axis.set(xlabel=f"{label}: largest probability minus the second largest", ylabel="images", title=title)
     axis.legend(frameon=False)

@@ -6,6 +6,8 @@ from typing import Protocol, runtime_checkable
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from outspan.figures.style import COLOURS
+
 
 @runtime_checkable
 class Curve(Protocol):
@@ -125,6 +127,7 @@ def rank_figure(ranking: Ranking) -> Figure:
 def _figure(x: str, y: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(6, 3.6), dpi=100, facecolor="white", layout="constrained")
     axis = figure.subplots()
+    axis.set_prop_cycle(color=COLOURS)
     axis.set_xlabel(x)
     axis.set_ylabel(y)
     return figure, axis

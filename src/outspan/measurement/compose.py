@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 
 from outspan.config import Recipe
 from outspan.data.sets import noun_of
+from outspan.figures.markup import display, figure_bytes
 from outspan.files import Json, write_json
 from outspan.measurement.effects import Estimate
 from outspan.measurement.info import StudyInfo, study_info
@@ -108,6 +109,19 @@ class CompositionGraph:
         title = f"A → B: {order} reduces the error of A alone (in the box) by more than 10 %"
         title += f"\n{self.info.test_set}; dashed: not significant (95 % interval)"
         return graph_figure({name: one.error for name, one in self.transforms.items()}, arrows, title)
+
+    def _repr_html_(self) -> str:
+        """Return the pairs that reduce the error of their first transform, and the graph, for notebooks."""
+        edges = sorted(self.edges, key=lambda pair: -pair.reduction)
+        rows = [
+            (f"{pair.first} → {pair.second}", f"{100 * pair.scores.error:.2f}", f"{100 * pair.reduction:.0f}") for pair in edges
+        ]
+        caption = f"Pairs that reduce the error of their first transform by more than 10 %; {self.info.test_set}"
+        return display(["pair", "error, %", "reduction, %"], rows, caption, self.figure())
+
+    def _repr_png_(self) -> bytes:
+        """Return the figure, for notebooks."""
+        return figure_bytes(self.figure())
 
 
 def compose(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing_extensions import Unpack
 
 from outspan.config import Recipe, write_recipe
+from outspan.figures.markup import display
 from outspan.files import Json, write_json, write_whole
 from outspan.measurement.compose import composition_name
 from outspan.measurement.info import StudyInfo, study_info
@@ -96,6 +97,12 @@ class CoreSet:
         )
         write_whole(folder / "core.toml", lambda partial: partial.write_text(text, encoding="utf-8"))
         write_json(folder / "core.json", self.as_dict())
+
+    def _repr_html_(self) -> str:
+        """Return the path of the search, for notebooks."""
+        rows = [(" + ".join(step.transforms) or "none", f"{100 * step.scores.error:.2f}") for step in self.path]
+        caption = f"Core set: {' + '.join(self.transforms) or 'none'}; {self.info.test_set}"
+        return display(["set", "error, %"], rows, caption)
 
 
 def find_core_set(

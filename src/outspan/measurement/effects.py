@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from outspan.figures.markup import display, figure_bytes
 from outspan.files import Json, write_json, write_whole
 from outspan.measurement.info import StudyInfo, study_info
 from outspan.measurement.intervals import Interval, Intervals, compute_intervals, difference_intervals
@@ -131,6 +132,19 @@ class Measurement:
         points = {name: _point(one.scores, one.effect.verdict) for name, one in self.transforms.items()}
         title = f"{self.info.test_set}, 95 % intervals over {self.info.noun}"
         return measure_figure(_point(self.baseline), points, title)
+
+    def _repr_html_(self) -> str:
+        """Return the table and the figure, for notebooks."""
+        rows = [(BASELINE, f"{100 * self.baseline.error.value:.2f}", f"{100 * self.baseline.instability.value:.2f}", "")]
+        for name, one in self.transforms.items():
+            scores = f"{100 * one.scores.error.value:.2f}", f"{100 * one.scores.instability.value:.2f}"
+            rows.append((name, *scores, one.effect.verdict))
+        columns = ["transform", "error, %", "instability, %", "verdict"]
+        return display(columns, rows, self.info.test_set, self.figure())
+
+    def _repr_png_(self) -> bytes:
+        """Return the figure, for notebooks."""
+        return figure_bytes(self.figure())
 
 
 def _point(scores: EnsembleScores, verdict: str = "") -> "Point":

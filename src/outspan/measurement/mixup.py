@@ -9,6 +9,7 @@ from typing_extensions import Unpack
 
 from outspan.config import Recipe
 from outspan.data.sets import Data, hold_out, noun_of
+from outspan.figures.markup import display, figure_bytes
 from outspan.files import Json, write_json
 from outspan.measurement.info import StudyInfo, study_info
 from outspan.measurement.intervals import Interval, compute_intervals
@@ -97,6 +98,16 @@ class MixupStudy:
         levels = {"baseline": self.baseline.instability, "weight decay": self.weight_decay.instability}
         corrected = {f"{100 * one.fraction:.12g} % same class": one.histogram for one in self.margins.corrected}
         return mixup_figure(curve, levels, self.margins.right, self.margins.wrong, corrected)
+
+    def _repr_html_(self) -> str:
+        """Return the scores and the figure, for notebooks."""
+        scores = {"baseline": self.baseline, "weight decay": self.weight_decay, "mixup": self.mixup}
+        rows = [(name, f"{100 * one.error:.2f}", f"{100 * one.instability:.2f}") for name, one in scores.items()]
+        return display(["", "error, %", "instability, %"], rows, self.info.test_set, self.figure())
+
+    def _repr_png_(self) -> bytes:
+        """Return the figure, for notebooks."""
+        return figure_bytes(self.figure())
 
 
 def study_mixup(

@@ -10,8 +10,11 @@ from outspan.comparison.result import Comparison, run_folder
 from outspan.comparison.stored import load_comparison
 from outspan.figures.markup import Markup
 from outspan.reporting.comparisons import comparison_sections
+from outspan.reporting.measurements import show_measurement
 from outspan.reporting.run_sections import WRONG, describe_accuracy, run_sections
 from outspan.reporting.runs import is_run, read_run
+from outspan.reporting.stored import Stored, show_file
+from outspan.reporting.studies import show_compositions, show_core, show_mixup
 
 MOST_RUNS = 10  # of a folder with several results
 
@@ -55,6 +58,20 @@ def _show_comparison(folder: Path, options: Options) -> Part:
     return Part(f"Comparison: {name_of(folder)}", headline, comparison_sections(comparison, folder))
 
 
+def _show_study(title: str, name: str, show: Callable[[Stored], tuple[str, Markup]]) -> Callable[[Path, Options], Part]:
+    """Return the function that shows the JSON file of a study."""
+    return lambda folder, options: Part(f"{title}: {name_of(folder)}", *show_file(folder / name, show))
+
+
+def _show_measurement(folder: Path, options: Options) -> Part:
+    shown = show_file(folder / "scores.json", lambda stored: show_measurement(stored, folder, options.data))
+    return Part(f"Measurement: {name_of(folder)}", *shown)
+
+
+def _show_core(folder: Path, options: Options) -> Part:
+    return Part(f"Core set: {name_of(folder)}", *show_file(folder / "core.json", lambda stored: show_core(stored, folder)))
+
+
 def _has(name: str) -> Callable[[Path], bool]:
     return lambda folder: (folder / name).is_file()
 
@@ -63,6 +80,18 @@ def _has(name: str) -> Callable[[Path], bool]:
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "comparison": Kind("a comparison", "compare", _has(COMPARISON_FILE), _show_comparison),
+        "measurement": Kind("a measurement", "measure", _has("scores.json"), _show_measurement),
+        "compositions": Kind(
+            "a study of pairs", "compose", _has("composition.json"), _show_study("Pairs", "composition.json", show_compositions)
+        ),
+        "blends": Kind(
+            "a study of blended pairs",
+            "compose --additive",
+            _has("composition-additive.json"),
+            _show_study("Blended pairs", "composition-additive.json", show_compositions),
+        ),
+        "core": Kind("a core set", "core", _has("core.json"), _show_core),
+        "mixup": Kind("a study of mixup", "mixup", _has("mixup.json"), _show_study("Mixup", "mixup.json", show_mixup)),
         "run": Kind("a run", "train", is_run, _show_run),
     }
 )

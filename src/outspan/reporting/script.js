@@ -73,11 +73,14 @@
 
   function toggles(svg, names) {
     const list = create("div", "", "toggles");
+    svg.parentElement.querySelector(".legend")?.remove();
     list.setAttribute("role", "group");
     list.setAttribute("aria-label", "Show and hide");
     for (const name of names) {
       const button = create("button", name);
       button.type = "button";
+      const group = [...svg.querySelectorAll("[data-series]")].find((one) => one.dataset.series === name);
+      button.className = `swatch ${group.getAttribute("class") ?? ""}`;
       button.setAttribute("aria-pressed", "true");
       button.addEventListener("click", () => {
         const on = button.getAttribute("aria-pressed") !== "true";

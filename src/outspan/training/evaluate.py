@@ -1,15 +1,18 @@
 """The function `outspan.evaluate`: how well a run classifies its test data, overall and per class."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from outspan import devices
 from outspan.data.dataset import Data
+from outspan.figures.markup import display, figure_bytes
 from outspan.files import expand_home
 from outspan.models.evaluating import on_device
 from outspan.models.precision import in_precision
@@ -27,6 +30,9 @@ from outspan.training.metrics import (
     scores_by_class,
 )
 from outspan.training.trained import Trained, as_trained
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +74,26 @@ class Evaluation:
         """The mean confidence and the accuracy in each of 15 bins of confidence."""
         return calibration_bins(self.probabilities, self.labels)
 
+    def figure(self) -> "Figure":
+        """Return a figure of the calibration: the accuracy against the confidence."""
+        from outspan.figures.evaluation import reliability_figure
+
+        counts = [one.samples for one in self.calibration]
+        confidences = [math.nan if one.confidence is None else one.confidence for one in self.calibration]
+        accuracies = [math.nan if one.accuracy is None else one.accuracy for one in self.calibration]
+        return reliability_figure(counts, confidences, accuracies, self.metrics.ece)
+
+    def _repr_html_(self) -> str:
+        """Return the metrics, the scores of each class and the calibration, for notebooks."""
+        metrics = [(name, f"{100 * value:.2f}") for name, value in asdict(self.metrics).items() if value is not None]
+        rows = [(name, one.support, *map(_percent, (one.recall, one.precision, one.f1))) for name, one in self.scores.items()]
+        classes = display(["class", "samples", "recall, %", "precision, %", "F1, %"], rows, "Classes")
+        return display(["metric", "%"], metrics, f"Tested on {self.tested}", self.figure()) + classes
+
+    def _repr_png_(self) -> bytes:
+        """Return the calibration, for notebooks."""
+        return figure_bytes(self.figure())
+
     @property
     def accuracy(self) -> float:
         """The fraction of the samples that is classified correctly."""
@@ -82,6 +108,10 @@ class Evaluation:
     def by_class(self) -> Mapping[str, float | None]:
         """The accuracy of each class, which is its recall; None for a class without test samples."""
         return {name: self.scores[name].recall for name in self.run.classes}
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.2f}"
 
 
 def evaluate(

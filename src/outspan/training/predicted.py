@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from outspan.config import Recipe
 from outspan.data.inputs import list_files, make_inputs, read_files
 from outspan.data.splits import Split
+from outspan.figures.markup import display
 from outspan.files import expand_home
 from outspan.models.evaluating import on_device
 from outspan.models.precision import in_precision
@@ -18,6 +19,7 @@ from outspan.shapes import Float32, describe
 from outspan.training.logits import compute_logits
 from outspan.transforms.normalize import Preprocess
 
+_SHOWN = 20  # inputs that a notebook shows
 _FILES_AT_ONCE = 256  # read before their classes are computed
 
 
@@ -45,6 +47,15 @@ class Predicted:
         best = self.probabilities.topk(min(count, len(self.class_names)))
         rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [{self.class_names[i]: value for i, value in zip(*row, strict=True)} for row in rows]
+
+    def _repr_html_(self) -> str:
+        """Return the most likely classes of the first inputs, for notebooks."""
+        shown = Predicted(self.probabilities[:_SHOWN], self.class_names)
+        names = [str(path) for path in self.files[:_SHOWN]] or list(map(str, range(len(shown))))
+        rows = []
+        for name, likely in zip(names, shown.top(3), strict=True):
+            rows.append((name, ", ".join(f"{label} {100 * value:.1f} %" for label, value in likely.items())))
+        return display(["input", "most likely classes"], rows, f"{len(self):,} inputs, the first {len(shown)}")
 
 
 @runtime_checkable

@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from outspan.config import Recipe, changed_keys, write_recipe
 from outspan.data.splits import Split
+from outspan.figures.markup import display, figure_bytes
 from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
@@ -24,6 +25,9 @@ from outspan.training.setup import Setup
 from outspan.training.step import lr_at, take_step
 from outspan.training.trackers import Tracker
 from outspan.training.validation import Best, best_epoch, has_stopped
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _METRICS_FILE = "metrics.jsonl"
 
@@ -41,6 +45,28 @@ class Summary:
     metrics: list[dict[str, float]] = field(repr=False)  # one row per epoch
     best: Best | None = None  # the best epoch by validation; None without validation data
     stopped_early: bool = False  # with `patience`
+
+    def figure(self) -> "Figure":
+        """Return a figure of the test accuracy and the training loss after each epoch."""
+        from outspan.figures.run import run_figure
+
+        return run_figure(self.metrics, f"{100 * self.accuracy:.2f} % test accuracy after {self.epochs:g} epochs")
+
+    def _repr_html_(self) -> str:
+        """Return the numbers and the curves, for notebooks."""
+        rows = [
+            ("test accuracy", f"{100 * self.accuracy:.2f} %"),
+            ("majority-class baseline", f"{100 * self.chance:.2f} %"),
+            ("training loss, last epoch", f"{self.loss:.4f}"),
+            ("epochs", f"{self.epochs:g}"),
+            ("steps", f"{self.steps:,}"),
+            ("seconds of training", f"{self.seconds:.1f}"),
+        ]
+        return display(["", ""], rows, "Run", self.figure())
+
+    def _repr_png_(self) -> bytes:
+        """Return the curves, for notebooks."""
+        return figure_bytes(self.figure())
 
 
 class Run:

@@ -13,7 +13,7 @@ COLOURS = ("#0072B2", "#C44E00", "#00805C", "#9B4F96", "#8A6D00", "#2B87BD", "#5
 DARK_COLOURS = ("#6CB8EE", "#FF9E5E", "#3FCFA3", "#DF9BD6", "#E3C341", "#A8DCFF", "#C4C4C4", "#FF8FB0")  # on black
 VERDICT_COLOURS: Mapping[str, str] = {"better": "#00805C", "worse": "#C44E00", "no significant difference": "#5A5A5A"}
 # % of accuracy, on a logarithmic scale of the error; the first ones are preferred.
-_TICKS = (0, 50, 80, 90, 95, 98, 99, 99.5, 99.8, 99.9, 70, 85, 93, 97, 30, 60, 75, 92, 94, 96, 98.5, 99.3)
+_ACCURACIES = (0, 50, 80, 90, 95, 98, 99, 99.5, 99.8, 99.9, 70, 85, 93, 97, 30, 60, 75, 92, 94, 96, 98.5, 99.3)
 _TICK_DISTANCE = 0.11  # of the length of the axis
 _LOG_RATIO = 4  # of the largest to the smallest error, from which their scale is logarithmic
 
@@ -46,7 +46,7 @@ def accuracy_ticks(low: float, high: float) -> list[float]:
     """
     length = math.log((100 - low) / (100 - high))
     kept: list[float] = []
-    for tick in _TICKS:
+    for tick in _ACCURACIES:
         if low <= tick <= high and all(
             abs(math.log((100 - tick) / (100 - other))) >= _TICK_DISTANCE * length for other in kept
         ):

@@ -24,7 +24,7 @@ from outspan.reporting.samples import TILES, show_augmented
 from outspan.training.compositions import fractions, mean_by_fifth, most_changed
 from outspan.training.trained import Trained
 
-_EXAMPLES = 4  # samples that are shown with each composition
+_COUNT = 4  # samples that are shown with each composition
 _SHOWN = 5  # compositions that are chosen most often, and least often
 _LINES = 8  # of the chart that have a name
 _CORPUS = 200  # samples that are prepared: the frequencies of words, for texts, are those of these
@@ -137,7 +137,7 @@ def _examples(run: RunResult) -> Markup:
 
 
 def _before_and_after(run: RunResult, trained: Trained, data: Data, name: str, count: int) -> Markup:
-    inputs, labels, classes = _batch(trained, data, _EXAMPLES)
+    inputs, labels, classes = _batch(trained, data, _COUNT)
     steps = [over_range(part, 1.0, run.recipe.profile) for part in name.split("+")]
     plan = sequence(*steps)(len(labels), rng=rng.generator(run.recipe.seed, "report", name))
     nothing = Plan.of([[]] * len(labels))

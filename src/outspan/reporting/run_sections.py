@@ -13,7 +13,7 @@ from outspan.training.evaluate import Evaluation
 
 WRONG = 48  # test samples that are shown
 _MATRIX = 30  # classes up to which the whole confusion matrix is shown
-_PAIRS = 60  # confusions that are listed otherwise
+_LISTED = 60  # confusions that are listed otherwise
 _METRICS = {
     "accuracy": "accuracy",
     "top5": "top-5 accuracy",
@@ -125,7 +125,7 @@ def _confusion(evaluation: Evaluation) -> Markup:
     pairs = [
         (count, i, j) for i, row in enumerate(counts) for j, count in enumerate(row) if i != j and count
     ]  # fmt: skip
-    rows = [[classes[i], classes[j], Cell(f"{count:,}", count)] for count, i, j in sorted(pairs, reverse=True)[:_PAIRS]]
+    rows = [[classes[i], classes[j], Cell(f"{count:,}", count)] for count, i, j in sorted(pairs, reverse=True)[:_LISTED]]
     caption = f"The {len(rows)} most frequent confusions, of {len(classes):,} classes"
     return subsection("Confusion", table(["true class", "predicted as", "count"], rows, caption=caption))
 

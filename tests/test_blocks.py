@@ -82,6 +82,7 @@ def user_folder(tmp_path, monkeypatch):
         csv.writer(file).writerows([("review", "stars"), *make_reviews(40)])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("WANDB_MODE", "offline")
     return tmp_path
 
 

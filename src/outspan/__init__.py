@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from outspan.training.predict import Predicted as Predicted
     from outspan.training.predict import predict as predict
     from outspan.training.run import Summary as Summary
+    from outspan.training.trackers import EpochReport as EpochReport
     from outspan.training.train import train as train
     from outspan.training.trained import Trained as Trained
     from outspan.training.trained import load as load
@@ -73,6 +74,7 @@ _HOMES = {
     **{name: f"outspan.{name}" for name in ("dropin", "lightning", "rng", "text", "theory")},
     "Recipe": "outspan.config",
     "train": "outspan.training.train",
+    "EpochReport": "outspan.training.trackers",
     "Summary": "outspan.training.run",
     "Average": "outspan.training.averaging",
     "load": "outspan.training.trained",
@@ -122,6 +124,7 @@ __all__ = [
     "Batch",
     "Comparison",
     "Diverged",
+    "EpochReport",
     "Evaluation",
     "HardSamples",
     "Measurement",

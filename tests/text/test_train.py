@@ -341,3 +341,9 @@ def test_a_run_is_loaded_from_any_folder(corpus, tiny_model, tmp_path, monkeypat
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert len(load_run(tmp_path / "run")[1].split) == 20
+
+
+def test_trackers_get_metrics_of_texts_without_examples(corpus, tiny_model, tmp_path):
+    reports = []
+    train(small(corpus, tiny_model, policy="random", epochs=1), out=tmp_path / "run", track=reports.append)
+    assert [(report.metrics["epoch"], report.examples) for report in reports] == [(0, ())]

@@ -56,7 +56,7 @@ def test_a_finished_run_can_be_read_from_a_read_only_folder(tmp_path, monkeypatc
     read_only = SimpleNamespace(**{**vars(os), "open": refuse, "replace": refuse, "access": lambda *_: False})
     monkeypatch.setattr(lock, "os", read_only)
     monkeypatch.setattr(files, "os", read_only)
-    assert train(replace(SMALL, epochs=1), out=tmp_path, splits=few(), tensorboard=True) == finished
+    assert train(replace(SMALL, epochs=1), out=tmp_path, splits=few(), track="tensorboard") == finished
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 

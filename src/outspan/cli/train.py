@@ -43,7 +43,12 @@ def train_command(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Make GPU results bit-identical between runs (slower).")
     ] = False,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
+    track: Annotated[
+        str,
+        typer.Option(
+            help="Also log metrics and example images to tensorboard or wandb (Weights & Biases); separate both by a comma."
+        ),
+    ] = "",
 ) -> None:
     """Train a classifier, or resume the run in the output folder.
 
@@ -78,7 +83,7 @@ def train_command(
             compile=compile,
             graphs=graphs,
             deterministic=deterministic,
-            tensorboard=tensorboard,
+            track=track,
             skip_bad=skip_bad,
             on_begin=on_step.begin,
             on_step=on_step,

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +17,21 @@ from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
 from outspan.training import Diverged, checkpoint, compositions
+from outspan.training.examples import Example, make_examples
 from outspan.training.freezing import is_frozen, set_training
 from outspan.training.logits import accuracy
 from outspan.training.loss_queue import LossQueue, Outcome
 from outspan.training.saving import restore_run, save_run
 from outspan.training.setup import Setup
 from outspan.training.step import lr_at, take_step
-from outspan.training.trackers import Tracker
+from outspan.training.trackers import WANDB_FILE, EpochReport, Tracker
 from outspan.training.validation import Best, best_epoch, has_stopped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _METRICS_FILE = "metrics.jsonl"
+_EPOCHS_WITH_EXAMPLES = 10  # of a run, for the trackers
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,13 @@ class Run:
 
     stop_message_suffix = ""
 
-    def __init__(self, setup: Setup, out: Path, device: torch.device, tracker: Tracker | None = None) -> None:
+    def __init__(self, setup: Setup, out: Path, device: torch.device) -> None:
         if (out / "models").is_dir() and (out / "settings.json").exists():
             raise ValueError(f"{out}: contains a measurement, not a run; choose another folder")
         if (out / "comparison.json").exists():
             raise ValueError(f"{out}: contains a comparison, not a run; choose another folder")
-        self.setup, self.ranks, self.out, self.device, self.tracker = setup, setup.ranks, out, device, tracker
+        self.setup, self.ranks, self.out, self.device = setup, setup.ranks, out, device
+        self.trackers: Sequence[Tracker] = ()
         self.state, self.provenance, self.recipe = setup.state, setup.provenance, setup.provenance.recipe
         samples = len(setup.splits.train)
         self.epochs, self.steps = self.recipe.total_epochs(samples), self.recipe.total_steps(samples)
@@ -88,6 +91,8 @@ class Run:
         self.loss_queue = LossQueue(device, self._read)
         self._epoch_rows: Iterator[Tensor] = iter(())  # of the batches of this epoch that are not augmented yet
         self._rows = torch.empty(0, dtype=torch.int64)  # of the batch that was augmented last
+        self._inputs: Any = None  # of the batch that was augmented last, if it is shown to the trackers
+        self._examples: list[Example] = []
         self._starts_again = False  # the folder has a recipe but no checkpoint
         self._began = time.perf_counter()  # `resume` subtracts the seconds of earlier starts
 
@@ -133,7 +138,7 @@ class Run:
         Return whether there is such a run.
         """
         is_there = (self.out / "recipe.toml").exists()
-        for name in (_METRICS_FILE, compositions.FILE, checkpoint.BEST_FILE):
+        for name in (_METRICS_FILE, compositions.FILE, checkpoint.BEST_FILE, WANDB_FILE):
             (self.out / name).unlink(missing_ok=True)
         text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may contain bytes that are not UTF-8
         write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
@@ -181,6 +186,7 @@ class Run:
 
     def augment(self, inputs: Any, labels: Tensor) -> Batch:
         """Augment a batch with the policy."""
+        self._inputs = inputs if self._is_shown() else None
         self._rows, share = next(self._epoch_rows), self.recipe.by_confidence
         if not share:
             return self.setup.policy(inputs, labels, step=self.step)
@@ -197,8 +203,20 @@ class Run:
         if batch.unchanged is not None:
             unchanged, count = (before + now for before, now in zip(self.state.unchanged, batch.unchanged, strict=True))
             self.state.unchanged = unchanged, count
+        if self._inputs is not None:
+            preprocess = self.setup.splits.preprocess
+            self._examples = make_examples(self._inputs, batch, losses, self.setup.splits.train.noun, preprocess)
         self.state.step += 1
         self.loss_queue.add(Outcome(self.step - 1, losses.mean(), batch.drawn, batch.chosen, batch.losses))
+
+    def _is_shown(self) -> bool:
+        """Return whether the trackers get examples of this step: the last one of an epoch, in about ten epochs of a run.
+
+        The trackers get them right after the step. So they are the same if the run was resumed.
+        """
+        epoch, following = self.step // self.epoch_steps, self.step + 1
+        is_shown = epoch % -(-self.epochs // _EPOCHS_WITH_EXAMPLES) == 0 and following == (epoch + 1) * self.epoch_steps
+        return bool(self.trackers) and (is_shown or following == self.steps)
 
     def _read(self, outcome: Outcome, loss: float) -> float:
         """Add the loss of a step and the compositions that it has chosen to the sums of the epoch."""
@@ -241,8 +259,9 @@ class Run:
         if self.state.composition_counts:
             compositions.add_epoch(self.out, epoch, self.state.composition_counts)
         self._write_metrics()  # checkpoints have the rows, too
-        if self.tracker is not None:
-            self.tracker.add(self.metrics[-1])
+        for track in self.trackers:
+            track(EpochReport(dict(self.metrics[-1]), tuple(self._examples)))
+        self._examples = []
 
     def save(self, *, best: bool = False) -> None:
         """Write a checkpoint, or with `best` that of the best epoch, if the weights are finite."""

@@ -1,31 +1,138 @@
-"""Trackers: where the metrics of a run are written besides metrics.jsonl."""
+"""Trackers: what receives the metrics of a run besides metrics.jsonl. TensorBoard, Weights & Biases, or a function of the user.
 
-from collections.abc import Mapping
+A tracker only reads. It does not change the result of a run.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from outspan.config import Recipe
+from outspan.figures.examples import examples_figure, rendered
+from outspan.files import write_json
+from outspan.messages import first_line, shown, unknown
+from outspan.training.examples import Example
+
+WANDB_FILE = "wandb.json"  # the identifier of the run at Weights & Biases, and the last step that it has
 
 
-@runtime_checkable
-class Tracker(Protocol):
-    """Receives the metrics of each epoch."""
+@dataclass(frozen=True)
+class EpochReport:
+    """What a tracker receives at the end of an epoch."""
 
-    def add(self, metrics: Mapping[str, float]) -> None:
-        """Write the metrics of an epoch; `metrics["step"]` is its last step."""
-        ...
+    metrics: Mapping[str, float]  # a row of metrics.jsonl: `epoch`, `step`, `train_loss`, `test_accuracy` and others
+    examples: Sequence[Example] = field(default=(), repr=False)  # in about ten epochs of a run
 
 
-class TensorBoard:
-    """Writes TensorBoard events, from a step on. Later events of an interrupted start are discarded."""
+Tracker: TypeAlias = Callable[[EpochReport], object]
+Opened: TypeAlias = AbstractContextManager[Tracker]
+Track: TypeAlias = str | Tracker | Sequence[str | Tracker]  # names, several separated by commas, and functions
 
-    def __init__(self, folder: Path, step: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise ValueError("TensorBoard is not installed: pip install 'outspan[track]'") from None
-        self._writer: Any = SummaryWriter(folder, purge_step=step + 1)
 
-    def add(self, metrics: Mapping[str, float]) -> None:
-        """Write the metrics of an epoch."""
+def _pixels(image: Any) -> np.ndarray:
+    return image.expand(3, -1, -1).permute(1, 2, 0).numpy()
+
+
+@contextmanager
+def _open_tensorboard(folder: Path, recipe: Recipe, step: int) -> Iterator[Tracker]:
+    """Write TensorBoard events after a step. Later events of an interrupted start are discarded."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer: Any = SummaryWriter(folder / "tensorboard", purge_step=step + 1)
+
+    def track(report: EpochReport) -> None:
+        metrics, examples = report.metrics, report.examples
         for name in metrics.keys() - {"epoch", "step"}:
-            self._writer.add_scalar(name, metrics[name], metrics["step"])
-        self._writer.flush()
+            writer.add_scalar(name, metrics[name], metrics["step"])
+        if examples:
+            pairs = [(_pixels(one.original), _pixels(one.augmented), one.caption) for one in examples]
+            writer.add_image("examples", rendered(examples_figure(pairs)), metrics["step"], dataformats="HWC")
+        writer.flush()
+
+    try:
+        yield track
+    finally:
+        writer.close()
+
+
+@contextmanager
+def _open_wandb(folder: Path, recipe: Recipe, step: int) -> Iterator[Tracker]:
+    """Log to Weights & Biases. A resumed run continues there, and steps that were logged before are not logged again."""
+    import wandb  # pyright: ignore[reportMissingImports]
+
+    file = folder / WANDB_FILE
+    stored = json.loads(file.read_text()) if file.exists() else {"id": secrets.token_hex(4), "step": 0}
+    options = {"project": os.environ.get("WANDB_PROJECT", "outspan"), "name": folder.resolve().name, "config": asdict(recipe)}
+    try:
+        run = wandb.init(dir=folder, id=stored["id"], resume="allow", **options)
+    except wandb.Error as error:
+        how = "run `wandb login`, or set WANDB_MODE=offline"
+        raise ValueError(f"tracker 'wandb' cannot start ({first_line(error)}): {how}") from None
+
+    def track(report: EpochReport) -> None:
+        step = int(report.metrics["step"])
+        if step <= stored["step"]:
+            return
+        pictures = [
+            wandb.Image(np.concatenate([_pixels(one.original), _pixels(one.augmented)], axis=1), caption=one.caption)
+            for one in report.examples
+        ]
+        run.log({**report.metrics, **({"examples": pictures} if pictures else {})}, step=step)
+        stored["step"] = step
+        write_json(file, stored)
+
+    try:
+        yield track
+    except BaseException:
+        run.finish(exit_code=1)
+        raise
+    run.finish()
+
+
+@dataclass(frozen=True)
+class _Service:
+    """A tracker by name. `open` takes the folder of a run, its recipe and the steps done."""
+
+    open: Callable[[Path, Recipe, int], Opened]
+    module: str  # that it needs
+
+
+TRACKERS: Mapping[str, _Service] = MappingProxyType(
+    {
+        "tensorboard": _Service(_open_tensorboard, "torch.utils.tensorboard"),
+        "wandb": _Service(_open_wandb, "wandb"),
+    }
+)
+
+
+def find_trackers(track: Track) -> list[Callable[[Path, Recipe, int], Opened]]:
+    """Return functions that open the trackers. Unknown names and packages that are not installed raise a ValueError."""
+    listed = [track] if isinstance(track, str) or callable(track) else track
+    if not isinstance(listed, Sequence) or not all(isinstance(one, str) or callable(one) for one in listed):
+        raise ValueError(f"track must be names of trackers ({', '.join(TRACKERS)}) or functions, got {shown(track)}")
+    result = []
+    for one in listed:
+        if isinstance(one, str):
+            result += [_find(name) for part in one.split(",") if (name := part.strip())]
+        else:
+            result.append(lambda folder, recipe, step, one=one: nullcontext(one))
+    return result
+
+
+def _find(name: str) -> Callable[[Path, Recipe, int], Opened]:
+    if name not in TRACKERS:
+        raise unknown("tracker", name, TRACKERS)
+    try:
+        import_module(TRACKERS[name].module)
+    except ImportError:
+        raise ValueError(f"tracker {name!r} is not installed: pip install 'outspan[track]'") from None
+    return TRACKERS[name].open

@@ -21,7 +21,7 @@ from outspan.training.lock import locked
 from outspan.training.loop import train_epochs
 from outspan.training.run import Run, Summary
 from outspan.training.setup import Options, build_setup, use_algorithms, with_absolute_paths
-from outspan.training.trackers import TensorBoard
+from outspan.training.trackers import Track, find_trackers
 
 
 def train(
@@ -35,7 +35,7 @@ def train(
     deterministic: bool = False,
     channels_last: bool | None = None,
     workers: int | None = None,
-    tensorboard: bool = False,
+    track: Track = (),
     skip_bad: int = 0,
     save_every: float = 30.0,
     on_begin: Callable[[str], object] = lambda description: None,
@@ -62,7 +62,8 @@ def train(
         channels_last: Store images and convolutions with the channels as the last dimension, which is often faster for large
             images. By default only on a GPU.
         workers: Number of processes that read image files. By default one per core, at most 8. 0: read in this process.
-        tensorboard: Also write TensorBoard events.
+        track: What else gets the metrics of each epoch: "tensorboard", "wandb" (Weights & Biases), a function that takes an
+            `EpochReport`, or a list of these. About ten times in a run it also gets images before and after augmentation.
         skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
         save_every: Seconds between checkpoints, or more if saving would take over 5 % of the time. 0: save after every step.
         on_begin: Called with a description of the run before its first step, in every process.
@@ -78,6 +79,7 @@ def train(
         check_whole("workers", workers, 0)
     with joined(device) as (ranks, where), use_algorithms(deterministic=deterministic), ExitStack() as stack:
         folder = ranks.together(lambda: output_folder(out))
+        starts = ranks.together(lambda: find_trackers(track))
         has_begun = ranks.on_first(lambda: checkpoint.has_checkpoints(folder))
 
         def prepare() -> Run:
@@ -100,7 +102,7 @@ def train(
 
         def begin() -> None:
             remove_partials(folder)
-            run.tracker = TensorBoard(folder / "tensorboard", run.step) if tensorboard else None
+            run.trackers = [stack.enter_context(start(folder, run.recipe, run.step)) for start in starts]
 
         ranks.on_first(enter)
         run.resume()

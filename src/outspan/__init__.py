@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from outspan.data.image import read_image as read_image
     from outspan.data.image import write_image as write_image
     from outspan.data.sets import load as load_data
+    from outspan.integrations.export import Exported as Exported
+    from outspan.integrations.export import export as export
     from outspan.measurement.effects import Measurement as Measurement
     from outspan.measurement.measure import measure as measure
     from outspan.plan import Plan as Plan
@@ -86,6 +88,7 @@ _HOMES = {
     **dict.fromkeys(("Diverged", "Progress", "Stopped"), "outspan.training"),
     "Comparison": "outspan.comparison.result",
     "compare": "outspan.comparison.policies",
+    **dict.fromkeys(("Exported", "export"), "outspan.integrations.export"),
     "Measurement": "outspan.measurement.effects",
     "measure": "outspan.measurement.measure",
     "report": "outspan.reporting.report",
@@ -126,6 +129,7 @@ __all__ = [
     "Diverged",
     "EpochReport",
     "Evaluation",
+    "Exported",
     "HardSamples",
     "Measurement",
     "Normalize",
@@ -153,6 +157,7 @@ __all__ = [
     "cutmix",
     "dropin",
     "evaluate",
+    "export",
     "lightning",
     "load",
     "load_data",

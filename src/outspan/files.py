@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterable
@@ -36,6 +37,30 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
         partial.unlink(missing_ok=True)
 
 
+def check_new_folder(path: Path) -> None:
+    """Refuse the path of a file, or of a folder that is not empty."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path}: already exists; choose another folder, or remove it")
+
+
+def write_folder(path: Path, write: Callable[[Path], Any]) -> None:
+    """Call `write` on a temporary folder, then move it to the path, which must be new: it is complete or absent."""
+    check_new_folder(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+    try:
+        partial.mkdir(parents=True)
+        write(partial)
+        for file in filter(Path.is_file, partial.rglob("*")):
+            with open(file, "r+b") as written:
+                os.fsync(written.fileno())
+        os.replace(partial, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written ({error.strerror or error})") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename in a folder durable, if that is possible.
 
@@ -65,9 +90,12 @@ def check_regular(path: Path) -> None:
 
 
 def remove_partials(folder: Path) -> None:
-    """Remove the temporary files of a killed `write_whole`. Call it only if no other process writes to the folder."""
+    """Remove what a killed `write_whole` or `write_folder` has left. Call it only if no other process writes to the folder."""
     for partial in folder.glob(f".*{PARTIAL}"):
-        partial.unlink(missing_ok=True)
+        if partial.is_dir():
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.unlink(missing_ok=True)
 
 
 def write_lines(path: Path, values: Iterable[Any]) -> None:

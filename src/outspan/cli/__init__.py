@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from outspan.children import launched_rank
-from outspan.cli import compare, data, images, measure, report, reproduce, studies, text, theory, train, trained
+from outspan.cli import compare, data, export, images, measure, report, reproduce, studies, text, theory, train, trained
 from outspan.cli.options import describe_usage_error
 from outspan.cli.output import echo, echo_error, echo_lines, printable, wait_for_first_process
 from outspan.messages import first_line
@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, Callable[..., None] | typer.Typer] = MappingProxyType(
         "train": train.train_command,
         "evaluate": trained.evaluate,
         "predict": trained.predict_command,
+        "export": export.export_command,
         "compare": compare.compare_command,
         "grid": compare.grid_command,
         "compositions": trained.compositions,

@@ -1,1 +1,1 @@
-"""Policies inside the training frameworks of others. Each module needs its framework and is imported when it is used."""
+"""Policies inside other training frameworks, and models for other programs. Each module is imported when it is used."""

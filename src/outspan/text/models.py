@@ -74,13 +74,19 @@ def _check_weights(name: str, model: Any, not_loaded: Set[str]) -> None:
         )
 
 
-def load_tokenizer(name: str) -> Tokenizer:
-    """Return the fast tokenizer of a model, by its Hub name or folder."""
+def load_published_tokenizer(name: str) -> Any:
+    """Return the fast tokenizer of a model as transformers loads it, by its Hub name or folder."""
     transformers = _transformers(name)
     loaded = _load(name, lambda: transformers.AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False))
-    config = _load(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not getattr(loaded, "is_fast", False):
         raise ValueError(f"model {shown(name)} has no fast tokenizer (tokenizer.json)")
+    return loaded
+
+
+def load_tokenizer(name: str) -> Tokenizer:
+    """Return the fast tokenizer of a model, by its Hub name or folder."""
+    loaded, transformers = load_published_tokenizer(name), _transformers(name)
+    config = _load(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
     return _load(name, lambda: wrap_tokenizer(loaded.backend_tokenizer, _padding(name, config)))
 
 
@@ -115,7 +121,7 @@ def _padding(name: str, config: Any) -> int:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Turn off the messages of transformers: a new head is normal in fine-tuning. Retries of the Hub are still shown."""
     from transformers.utils import logging  # pyright: ignore[reportMissingImports]
 
@@ -133,7 +139,7 @@ def _quietly() -> Iterator[None]:
 def _load(name: str, load: Callable[[], Any]) -> Any:
     """Load from the Hub or a folder. Any failure raises a ValueError of one line."""
     try:
-        with _quietly():
+        with quietly():
             return load()
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ImportError, SafetensorError) as error:
         how = "" if Path(name).is_dir() else "; without the hub, give a folder: --model FOLDER"

@@ -13,6 +13,7 @@ from outspan.data.preprocess import make_preprocess
 from outspan.files import expand_home
 from outspan.shapes import noun_of_shape
 from outspan.training import checkpoint
+from outspan.training.exported import read_exported
 from outspan.training.predicted import Predicted, predict_inputs
 from outspan.training.state import new_state
 from outspan.training.validation import has_stopped
@@ -36,6 +37,7 @@ class Trained:
     test_digest: str | None = None
     stopped_early: bool = False  # with `patience`
     is_best: bool = False  # whether the weights are those of the best epoch by validation
+    train_count: int = 0  # number of training samples
 
     @property
     def noun(self) -> str:
@@ -61,6 +63,7 @@ def load(folder: Path | str, *, best: bool = False) -> Trained:
     """Load the model of a run from its newest complete checkpoint, in evaluation mode. The data is not needed.
 
     With `best`, the weights are those of the epoch with the best validation accuracy, which a run with validation data keeps.
+    `folder` may also be a folder that `outspan.export(…, format="huggingface")` wrote.
 
     Example::
 
@@ -75,7 +78,11 @@ def load(folder: Path | str, *, best: bool = False) -> Trained:
     folder = expand_home(folder)
     stored = _load_best(folder) if best else checkpoint.load(folder)
     if stored is None:
-        raise ValueError(f"{folder}: {_why_no_run(folder)}")
+        exported = read_exported(folder)
+        if exported is None:
+            raise ValueError(f"{folder}: {_why_no_run(folder)}")
+        flags = {key: exported.metadata.get(key) is True for key in ("stopped_early", "is_best")}
+        return _make_trained(folder, exported.recipe, exported.model, exported.metadata, **flags)
     recipe, data = stored_recipe(stored.metadata["recipe"]), stored.metadata["data"]
     shape, classes = tuple(data["shape"]), tuple(data["classes"])
     start = replace(recipe, weights="")
@@ -91,20 +98,29 @@ def load(folder: Path | str, *, best: bool = False) -> Trained:
         state.restore(*stored)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
+    stopped_early = has_stopped(stored.metadata["metrics"], recipe.patience)
+    return _make_trained(folder, recipe, state.eval_model, stored.metadata, stopped_early=stopped_early, is_best=best)
+
+
+def _make_trained(
+    folder: Path, recipe: Recipe, model: nn.Module, metadata: Any, *, stopped_early: bool, is_best: bool
+) -> Trained:
+    data = metadata["data"]
     return Trained(
         folder,
         recipe,
-        state.eval_model.eval(),
-        shape,
-        classes,
+        model.eval(),
+        tuple(data["shape"]),
+        tuple(data["classes"]),
         tuple(data["mean"]),
         tuple(data["std"]),
-        step=stored.metadata["step"],
+        step=metadata["step"],
         steps=recipe.total_steps(data["train"]),
         train_digest=data.get("train_digest"),
         test_digest=data.get("test_digest"),
-        stopped_early=has_stopped(stored.metadata["metrics"], recipe.patience),
-        is_best=best,
+        stopped_early=stopped_early,
+        is_best=is_best,
+        train_count=data["train"],
     )
 
 

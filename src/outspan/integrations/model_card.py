@@ -1,0 +1,115 @@
+"""The model card of an exported run: its data, recipe, accuracy by class, what was chosen, and how to load it."""
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+
+import outspan
+from outspan.config import write_recipe
+from outspan.training import compositions
+from outspan.training.evaluate import Evaluation
+from outspan.training.trained import Trained
+
+_MOST = 10  # compositions that are listed
+_TASKS: Mapping[str, str] = MappingProxyType({"images": "image-classification", "texts": "text-classification"})
+# How to load the model, by library. NAME is the name of the folder.
+_USE: Mapping[str, str] = MappingProxyType(
+    {
+        "outspan": """import outspan
+
+run = outspan.load("NAME")  # this folder; after an upload: huggingface_hub.snapshot_download("USER/NAME")
+print(outspan.predict(run, ["photo.jpg"]).top(3))
+""",
+        "timm": """import timm
+
+model = timm.create_model("local-dir:NAME", pretrained=True).eval()  # after an upload: "hf-hub:USER/NAME"
+""",
+        "transformers": """from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("NAME")  # this folder; after an upload: "USER/NAME"
+model = AutoModelForSequenceClassification.from_pretrained("NAME")
+tokens = tokenizer(["A text."], truncation=True, padding=True, return_tensors="pt")
+print(model(**tokens).logits.softmax(1))
+""",
+    }
+)
+_OF_EVERY_RUN = {"epoch", "step", "train_loss", "lr", "test_accuracy", "validation_accuracy"}  # metrics of all policies
+
+
+def write_card(run: Trained, name: str, library: str, evaluation: Evaluation | None, result: str) -> str:
+    """Return the model card of a run as Markdown. `result` is a sentence about the accuracy."""
+    task, recipe = _TASKS[run.noun], run.recipe
+    parameters = sum(parameter.numel() for parameter in run.model.parameters())
+    header = f"---\nlibrary_name: {library}\npipeline_tag: {task}\ntags:\n- outspan\n- {task}\nmetrics:\n- accuracy\n---\n"
+    average = f" The weights are an exponential moving average with decay {recipe.ema:g}." if recipe.ema else ""
+    unfinished = "" if run.is_finished else f" The run is not finished: this is step {run.step:,}."
+    size = " x ".join(map(str, run.shape))
+    parts = [
+        f"{header}\n# {_cell(name)}\n",
+        f"A classifier of {run.noun} with {len(run.classes)} classes: model {_cell(recipe.model)}, {parameters:,} parameters, "
+        f"trained with outspan {outspan.__version__} and torch {torch.__version__}.\n",
+        f"## Use\n\n```python\n{_USE[library].replace('NAME', _plain(name))}```\n",
+        f"## Data\n\nTrained on {run.train_count:,} {run.noun} of {_cell(recipe.data)}. Size of a sample: {size}.\n",
+        f"## Accuracy\n\n{_cell(result)}\n",
+        *([] if evaluation is None else [_class_table(evaluation)]),
+        f"## Training\n\nSeed {recipe.seed}, {run.steps:,} steps.{average}{unfinished} The recipe (other keys have "
+        f"their defaults):\n\n```toml\n{write_recipe(recipe)}```\n",
+        *_policy(run),
+    ]
+    return "\n".join(parts)
+
+
+def _class_table(evaluation: Evaluation) -> str:
+    rows = [
+        [_cell(name), f"{scores.support:,}", *map(_percent, (scores.recall, scores.precision, scores.f1))]
+        for name, scores in evaluation.scores.items()
+    ]
+    return _table(("class", "samples", "accuracy (recall), %", "precision, %", "F1, %"), rows)
+
+
+def _policy(run: Trained) -> list[str]:
+    """Return sections about the compositions that were chosen, and about a policy that learns."""
+    sections = []
+    if (run.folder / compositions.FILE).exists():
+        curves = compositions.fractions(compositions.read(run.folder))
+        means = {name: sum(curve) / len(curve) for name, curve in curves.items()}
+        best = sorted(means, key=lambda name: -means[name])[:_MOST]
+        rows = [[_cell(name), f"{100 * means[name]:.2f}", f"{100 * curves[name][-1]:.2f}"] for name in best]
+        table = _table(("composition", "mean over epochs, %", "last epoch, %"), rows)
+        sections.append(f"## Chosen compositions\n\nThe transforms that the policy has chosen most often:\n\n{table}")
+    if learned := {key: value for key, value in _last_metrics(run.folder).items() if key not in _OF_EVERY_RUN}:
+        table = _table(("", "value"), [[_cell(key), f"{value:.4g}"] for key, value in learned.items()])
+        sections.append(f"## Augmentation\n\nThe policy in the last epoch:\n\n{table}")
+    return sections
+
+
+def _last_metrics(folder: Path) -> dict[str, float]:
+    """Return the metrics of the last epoch of a run; nothing of an exported one."""
+    file = folder / "metrics.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return json.loads(lines[-1]) if lines else {}
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.2f}"
+
+
+def _plain(text: str) -> str:
+    """Return a text with control characters, quotes and fences removed."""
+    return "".join(character for character in text if character.isprintable() and character not in "\"'`\\")
+
+
+def _cell(text: str) -> str:
+    """Return a text that is not trusted, escaped for a cell of a table."""
+    printable = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    escaped = html.escape(printable, quote=False)
+    return "".join(f"&#{ord(character)};" if character in "|`*[]" else character for character in escaped)

@@ -111,7 +111,7 @@ def _save_text_model(run: Trained, folder: Path, public: Recipe) -> str:
     setattr(model.config, KEY, _metadata(run, replace(public, model=HERE)))
     tokenizer.model_max_length, tokenizer.truncation_side = run.shape[0], _SIDES[run.recipe.truncate]
     tokenizer.padding_side = "right"
-    tokenizer.init_kwargs["split_special_tokens"] = True  # "[SEP]" in a text is text, as in training
+    tokenizer.split_special_tokens = tokenizer.init_kwargs["split_special_tokens"] = True  # "[SEP]" in a text is text
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(classifier.padding)
     try:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from outspan.cli.options import Best
 from outspan.cli.output import echo
 
 
@@ -19,6 +20,7 @@ def export_command(
             "-o", "--out", help="File (ONNX) or new folder to write. Default: model.onnx or huggingface in the run folder."
         ),
     ] = None,
+    best: Best = False,
 ) -> None:
     """Write the model of a run for other programs: ONNX, or a folder for the Hugging Face Hub.
 
@@ -32,9 +34,9 @@ def export_command(
     from outspan.integrations.export import export
     from outspan.training.trained import load
 
-    trained = load(run)
+    trained = load(run, best=best)
     result = export(trained, out, format=format)
-    if not trained.is_finished:
+    if not trained.is_finished and not best:
         echo(f"outspan: {run} is not finished: step {trained.step} of {trained.steps}", err=True)
     for line in result.report:
         echo(line)

@@ -65,6 +65,10 @@ GpusPerRun = Annotated[
 ]
 SkipBad = Annotated[int, typer.Option(min=0, help="Tolerate up to N unreadable files in an image folder or in tar shards.")]
 
+Best = Annotated[
+    bool,
+    typer.Option("--best", help="Use the weights of the epoch with the best validation accuracy, not those of the last epoch."),
+]
 Device = Annotated[
     str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps. Default: a GPU of cuda if there is one, else cpu.")
 ]

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outspan.cli.options import Device, SkipBad
+from outspan.cli.options import Best, Device, SkipBad
 from outspan.cli.output import echo, echo_error, printable
 from outspan.files import output_folder, write_json, write_whole
-
-Best = Annotated[
-    bool,
-    typer.Option("--best", help="Use the weights of the epoch with the best validation accuracy, not those of the last epoch."),
-]
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,13 +7,13 @@ import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import safetensors.torch
 
-import outspan
 from outspan.config import Recipe
 from outspan.data.dataset import Data
 from outspan.files import Json, check_new_folder, write_folder
@@ -69,7 +69,8 @@ def _metadata(run: Trained, recipe: Recipe) -> dict[str, Json]:
     data = {"train": run.train_count, "shape": [*run.shape], "classes": [*run.classes], "mean": [*run.mean], "std": [*run.std]}
     digests = {"train_digest": run.train_digest, "test_digest": run.test_digest}
     data |= {key: digest for key, digest in digests.items() if digest is not None}
-    return {"version": outspan.__version__, "step": run.step, "recipe": asdict(recipe), "data": data}
+    flags = {"stopped_early": run.stopped_early, "is_best": run.is_best}
+    return {"version": version("outspan"), "step": run.step, **flags, "recipe": asdict(recipe), "data": data}
 
 
 def _save_image_model(run: Trained, folder: Path, public: Recipe) -> str:

@@ -3,12 +3,12 @@
 import html
 import json
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
 import torch
 
-import outspan
 from outspan.config import write_recipe
 from outspan.training import compositions
 from outspan.training.evaluate import Evaluation
@@ -19,8 +19,7 @@ _TASKS: Mapping[str, str] = MappingProxyType({"images": "image-classification", 
 # How to load the model, by library. NAME is the name of the folder.
 _USE: Mapping[str, str] = MappingProxyType(
     {
-        "outspan": """import outspan
-
+        "outspan": """
 run = outspan.load("NAME")  # this folder; after an upload: huggingface_hub.snapshot_download("USER/NAME")
 print(outspan.predict(run, ["photo.jpg"]).top(3))
 """,
@@ -46,12 +45,13 @@ def write_card(run: Trained, name: str, library: str, evaluation: Evaluation | N
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     header = f"---\nlibrary_name: {library}\npipeline_tag: {task}\ntags:\n- outspan\n- {task}\nmetrics:\n- accuracy\n---\n"
     average = f" The weights are an exponential moving average with decay {recipe.ema:g}." if recipe.ema else ""
-    unfinished = "" if run.is_finished else f" The run is not finished: this is step {run.step:,}."
+    average += f" They are those of the best epoch by validation, after step {run.step:,}." if run.is_best else ""
+    unfinished = "" if run.is_finished or run.is_best else f" The run is not finished: this is step {run.step:,}."
     size = " x ".join(map(str, run.shape))
     parts = [
         f"{header}\n# {_cell(name)}\n",
         f"A classifier of {run.noun} with {len(run.classes)} classes: model {_cell(recipe.model)}, {parameters:,} parameters, "
-        f"trained with outspan {outspan.__version__} and torch {torch.__version__}.\n",
+        f"trained with outspan {version('outspan')} and torch {torch.__version__}.\n",
         f"## Use\n\n```python\n{_USE[library].replace('NAME', _plain(name))}```\n",
         f"## Data\n\nTrained on {run.train_count:,} {run.noun} of {_cell(recipe.data)}. Size of a sample: {size}.\n",
         f"## Accuracy\n\n{_cell(result)}\n",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import outspan
 from outspan import rng
 from outspan.data.dataset import Data
 from outspan.files import write_whole
@@ -114,10 +114,10 @@ def export_onnx(run: Trained, path: Path, splits: Data | None) -> tuple[tuple[st
         except ImportError:
             raise ValueError(f"format 'onnx' needs {package}, which is not installed: pip install 'outspan[export]'") from None
     kind = _KINDS[run.noun]
-    source, batches = _samples(run, splits, kind)
+    source, batches = _read_inputs(run, splits, kind)
     graph = kind.graph(run).eval()
     program = _convert(run, graph, batches[0], kind)
-    program.model.metadata_props.update({"classes": json.dumps(run.classes), "outspan": outspan.__version__})
+    program.model.metadata_props.update({"classes": json.dumps(run.classes), "outspan": version("outspan")})
     differences = []
 
     def write(partial: Path) -> None:
@@ -133,7 +133,7 @@ def export_onnx(run: Trained, path: Path, splits: Data | None) -> tuple[tuple[st
     return (described,), differences[0]
 
 
-def _samples(run: Trained, splits: Data | None, kind: _Kind) -> tuple[str, list[Tensor]]:
+def _read_inputs(run: Trained, splits: Data | None, kind: _Kind) -> tuple[str, list[Tensor]]:
     """Return batches of test samples of the run, or random ones if its data cannot be read; and what they are."""
     try:
         tested = load_evaluation_data(run) if splits is None else use_splits(run, splits)

@@ -14,7 +14,7 @@ from outspan.shapes import UInt8
 from outspan.transforms.apply import apply
 from outspan.transforms.normalize import Preprocess
 
-_COUNT = 8  # examples per epoch
+_EXAMPLES = 8  # examples per epoch
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ def make_examples(inputs: Any, batch: Batch, losses: Tensor, noun: str, preproce
     plan = batch.plan
     if isinstance(inputs, Part):
         inputs, plan = inputs.own, own_plan(plan, inputs.rows, len(inputs))
-    plan = plan[:_COUNT]
+    plan = plan[:_EXAMPLES]
     return _MAKE[noun](inputs, plan, losses[: len(plan)].tolist(), preprocess)
 
 

@@ -142,6 +142,15 @@ def test_a_missing_tracker_is_named(tmp_path, monkeypatch, name, module):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("text", ["", "{", "3", '{"id": 3, "step": 0}', '{"id": "a"}', "[" * 5000])
+def test_a_damaged_identifier_of_weights_and_biases_is_refused(tmp_path, text):
+    with pytest.raises(Stopped):
+        train(SMALL, out=tmp_path, splits=few(), on_step=lambda progress: progress.step == 12)
+    (tmp_path / "wandb.json").write_text(text)
+    with pytest.raises(ValueError, match=r"wandb\.json: damaged; remove it, and the run is logged as a new one"):
+        train(SMALL, out=tmp_path, splits=few(), track="wandb")
+
+
 def read_records(file: Path) -> Iterator[dict[str, str]]:
     """Yield the rows that were logged to a .wandb file: a header, then blocks of 32 KiB of framed records."""
     from wandb.proto.wandb_internal_pb2 import Record

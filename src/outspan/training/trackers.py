@@ -70,25 +70,26 @@ def _open_wandb(folder: Path, recipe: Recipe, step: int) -> Iterator[Tracker]:
     import wandb  # pyright: ignore[reportMissingImports]
 
     file = folder / WANDB_FILE
-    stored = json.loads(file.read_text()) if file.exists() else {"id": secrets.token_hex(4), "step": 0}
+    identifier, logged = _read_identifier(file) if file.exists() else (secrets.token_hex(4), 0)
     options = {"project": os.environ.get("WANDB_PROJECT", "outspan"), "name": folder.resolve().name, "config": asdict(recipe)}
     try:
-        run = wandb.init(dir=folder, id=stored["id"], resume="allow", **options)
+        run = wandb.init(dir=folder, id=identifier, resume="allow", **options)
     except wandb.Error as error:
         how = "run `wandb login`, or set WANDB_MODE=offline"
         raise ValueError(f"tracker 'wandb' cannot start ({first_line(error)}): {how}") from None
 
     def track(report: EpochReport) -> None:
+        nonlocal logged
         step = int(report.metrics["step"])
-        if step <= stored["step"]:
+        if step <= logged:
             return
         pictures = [
             wandb.Image(np.concatenate([_pixels(one.original), _pixels(one.augmented)], axis=1), caption=one.caption)
             for one in report.examples
         ]
         run.log({**report.metrics, **({"examples": pictures} if pictures else {})}, step=step)
-        stored["step"] = step
-        write_json(file, stored)
+        logged = step
+        write_json(file, {"id": identifier, "step": logged})
 
     try:
         yield track
@@ -96,6 +97,17 @@ def _open_wandb(folder: Path, recipe: Recipe, step: int) -> Iterator[Tracker]:
         run.finish(exit_code=1)
         raise
     run.finish()
+
+
+def _read_identifier(file: Path) -> tuple[str, int]:
+    """Return the identifier of a run and the last step that was logged. Anything else in the file raises a ValueError."""
+    try:
+        stored = json.loads(file.read_text())
+    except (ValueError, RecursionError):
+        stored = None
+    if not isinstance(stored, dict) or not isinstance(stored.get("id"), str) or type(stored.get("step")) is not int:
+        raise ValueError(f"{file}: damaged; remove it, and the run is logged as a new one")
+    return stored["id"], stored["step"]
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,29 @@ def test_a_truncated_shard_is_refused_by_name(tmp_path):
     check()
 
 
+def test_a_truncated_shard_is_tolerated_up_to_a_number(tmp_path, cache):
+    """Its complete samples are used. It counts as an unreadable file, and is read and named again at every start."""
+    pattern = make_shards(tmp_path)
+    path = tmp_path / "shard-001.tar"
+    with tarfile.open(path) as archive:
+        cut = archive.getmember("000027.png").offset_data + 1
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ValueError, match=r"shard-001\.tar: .*: repair the shard; --skip-bad 1 uses the 7 complete samples"):
+        sets.load(pattern, size=8)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=r"shard-001\.tar: cannot be read as a tar shard .*: only the 7 complete samples"):
+            data = sets.load(pattern, size=8, skip_bad=1)
+        splits = data.train, data.test
+        assert sorted(number(member) for split in splits for member in split.paths) == [*range(27), *range(40, 60)]
+        assert [split.skip_bad for split in splits] == [0, 0]
+    (tmp_path / "shard-002.tar").write_bytes(b"")
+    with (
+        pytest.warns(UserWarning, match="only the 7 complete samples"),
+        pytest.raises(ValueError, match=r"shard-002\.tar: .*--skip-bad 2 uses the 0 complete samples"),
+    ):
+        sets.load(pattern, size=8, skip_bad=1)
+
+
 def test_a_damaged_shard_gives_an_error_or_the_same_number_of_images(tmp_path, monkeypatch):
     monkeypatch.setattr(listings, "_load", lambda folder: {})
     path = write_shard(tmp_path / "shard-000.tar", samples(range(6)))

@@ -37,7 +37,7 @@ def _read_whole_folder(path: Path, classes: tuple[str, ...], options: ReadOption
 
 
 def _read_whole_shards(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:
-    return published.make_files(shards.list_shards(path), options)
+    return published.read_whole_shards(path, options)[1]
 
 
 _IMAGE_FOLDER = PathFormat(

@@ -54,6 +54,7 @@ class Members(Sequence[Member]):
     names: Sequence[str]
     offsets: torch.Tensor
     sizes: torch.Tensor
+    damaged: int = 0  # number of shards that could not be read to their end
 
     def __len__(self) -> int:
         """Return the number of images."""

@@ -13,6 +13,7 @@ from outspan.data.decode import Pixels
 from outspan.data.dividing import pick_test_rows
 from outspan.data.folders import Listing, list_folder
 from outspan.data.image_files import Files, find_channels
+from outspan.data.members import Members
 from outspan.data.readers import read_cifar, read_idx, read_npz, read_svhn
 from outspan.data.shards import list_shards
 from outspan.data.splits import InMemory
@@ -101,16 +102,21 @@ def read_arrays(name: str, path: Path) -> Data:
     return Data(name, train, test, _number_classes(name, train.labels, test.labels))
 
 
+def read_whole_shards(path: Path, options: ReadOptions) -> tuple[Members, Files]:
+    """Return the images of tar shards. A damaged shard counts as an unreadable file."""
+    members, labels = list_shards(path, skip_bad=options.skip_bad)
+    return members, make_files((members, labels), replace(options, skip_bad=options.skip_bad - members.damaged))
+
+
 def read_shards(name: str, path: Path, options: ReadOptions) -> Data:
     """Return the images of tar shards. About a fifth of them is for testing, picked by their names."""
-    members, labels = list_shards(path)
-    whole = make_files((members, labels), options)
+    members, whole = read_whole_shards(path, options)
     shards = [shard.name for shard in members.shards]
     names = [f"{shards[number]}/{key}" for number, key in zip(members.numbers.tolist(), members.names, strict=True)]
     is_test = torch.zeros(len(whole), dtype=torch.bool)
-    is_test[list(pick_test_rows(names, labels.tolist()))] = True
+    is_test[list(pick_test_rows(names, whole.labels.tolist()))] = True
     train, test = (whole.take(rows.nonzero().squeeze(1)) for rows in (~is_test, is_test))
-    return Data(name, train, test, _number_classes(name, labels))
+    return Data(name, train, test, _number_classes(name, whole.labels))
 
 
 def _number_classes(name: str, labels: Tensor, more: Tensor | None = None) -> tuple[str, ...]:

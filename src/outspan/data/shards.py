@@ -6,7 +6,8 @@ The offsets of all images are listed once and stored, so that any image can be r
 import math
 import re
 import tarfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from outspan.data.folders import SUFFIXES
-from outspan.data.listings import Entry, recall, take_stamp
+from outspan.data.listings import Entry, Stamp, recall, take_stamp
 from outspan.data.members import Members
 from outspan.files import check_regular
 from outspan.messages import first_line, shown
@@ -55,15 +56,40 @@ def expand(path: Path) -> list[Path]:
     return [Path("".join(map("".join, zip(literals, (*row, ""), strict=True)))) for row in numbers]
 
 
-def list_shards(path: Path) -> tuple[Members, Int64[Tensor, " N"]]:
-    """Return the images of all shards in their order, and their labels. A shard that is missing or damaged is refused."""
-    shards = expand(path)
-    entries = recall(path, [str(shard.absolute()) for shard in shards], _read_shard, least=_WORTH_STORING)
+class _Damaged(ValueError):
+    """A shard that cannot be read to its end. `entry` has the complete samples before the damage."""
+
+    def __init__(self, path: Path, reason: str, entry: Entry) -> None:
+        super().__init__(f"{path}: cannot be read as a tar shard ({reason})")
+        self.entry = entry
+
+
+def list_shards(path: Path, *, skip_bad: int = 0) -> tuple[Members, Int64[Tensor, " N"]]:
+    """Return the images of all shards in their order, and their labels. A shard that is missing or damaged is refused.
+
+    Up to `skip_bad` shards may be damaged, such as truncated ones: their complete samples before the damage are used.
+    """
+    shards, damaged = expand(path), list[Path]()
+
+    def read(shard: Path) -> Entry:
+        try:
+            return _read_shard(shard)
+        except _Damaged as error:
+            damaged.append(shard)
+            count = len(error.entry.columns[0])
+            if len(damaged) > skip_bad:
+                how = f"--skip-bad {len(damaged)} uses the {count:,} complete samples before the damage"
+                raise ValueError(f"{error}: repair the shard; {how}") from None
+            warnings.warn(f"{error}: only the {count:,} complete samples before the damage are used", stacklevel=4)
+            return error.entry  # without stamps it is not stored: the next start warns, too
+
+    entries = recall(path, [str(shard.absolute()) for shard in shards], read, least=_WORTH_STORING)
     names, offsets, sizes, labels = ([value for entry in entries for value in entry.columns[i]] for i in range(4))
     if not names:
         raise ValueError(f"{path}: has no images; a sample is an image and its class, such as 000.jpg and 000.cls")
     numbers = torch.arange(len(shards)).repeat_interleave(torch.tensor([len(entry.columns[0]) for entry in entries]))
-    return Members(shards, numbers, names, torch.tensor(offsets), torch.tensor(sizes)), torch.tensor(labels)
+    members = Members(shards, numbers, names, torch.tensor(offsets), torch.tensor(sizes), len(damaged))
+    return members, torch.tensor(labels)
 
 
 @dataclass
@@ -77,21 +103,26 @@ class _Sample:
 def _read_shard(path: Path) -> Entry:
     """Return the names, offsets, sizes and labels of the images in a shard."""
     check_regular(path)
+    samples = dict[str, _Sample]()
     try:
-        stamps, samples = {"": take_stamp(path)}, dict[str, _Sample]()
+        stamps = {"": take_stamp(path)}
         with open(path, "rb") as file:
             for name, offset, size in _files_of(file):
                 _add(samples, file, name, offset, size)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except _TAR_ERRORS as error:
-        raise ValueError(f"{path}: cannot be read as a tar shard ({first_line(error)})") from None
-    rows = []
+        complete = (sample for sample in samples.values() if sample.image is not None and sample.label is not None)
+        raise _Damaged(path, first_line(error), _entry({}, complete)) from None
     for key, sample in samples.items():
         if sample.image is None or sample.label is None:
             missing = f"class, {key}.cls" if sample.label is None else f"image, {key}.jpg or another of {', '.join(SUFFIXES)}"
             raise ValueError(f"{path}: the sample {shown(key)} has no {missing}")
-        rows.append((*sample.image, sample.label))
+    return _entry(stamps, samples.values())
+
+
+def _entry(stamps: Mapping[str, Stamp], samples: Iterable[_Sample]) -> Entry:
+    rows = [(*(sample.image or ()), sample.label) for sample in samples]
     return Entry(stamps, [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []])
 
 

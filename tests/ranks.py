@@ -79,6 +79,17 @@ class Train:
         return outspan.train(out=self.out, device="cpu", **self.options)
 
 
+class Apart(Train):
+    """Train in a working directory of the rank, as on machines without a common file system."""
+
+    def __call__(self) -> Any:
+        folder = self.out / os.environ["RANK"]
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chdir(folder)
+        self.out = Path("run")
+        return super().__call__()
+
+
 class Alone(Train):
     """Train in one rank with a process group of its own. It exchanges values as several ranks do."""
 
@@ -90,6 +101,17 @@ class Alone(Train):
             return super().__call__()
         finally:
             dist.destroy_process_group()
+
+
+class Compiled(Train):
+    """Train with `compile`, with a backend that needs no C++ compiler."""
+
+    def __call__(self) -> Any:
+        import torch
+
+        compile = torch.compile
+        torch.compile = lambda model: compile(model, backend="aot_eager")
+        return super().__call__()
 
 
 class Command:
@@ -110,6 +132,14 @@ class Command:
         except SystemExit as exited:
             return int(exited.code or 0)
         return 0
+
+
+class Elsewhere(Command):
+    """The same as the first rank of a machine."""
+
+    def __call__(self) -> int:
+        os.environ["LOCAL_RANK"] = "0"
+        return super().__call__()
 
 
 class StopAt:

@@ -19,6 +19,11 @@ def launched_rank() -> int | None:
     return int(os.environ["RANK"]) if is_launched else None
 
 
+def is_first_of_other_machine() -> bool:
+    """Return whether this process is the first one that torchrun has started on a machine, but not that of rank 0."""
+    return bool(launched_rank()) and os.environ.get("LOCAL_RANK") == "0"
+
+
 def get_context(method: str | None = None) -> context.BaseContext:
     """Return the context of a start method (default: the current one) whose processes end when their parent is killed.
 

@@ -20,7 +20,7 @@ from outspan.training import RankFailed, checkpoint, waiting
 from outspan.training.distributed import Ranks, check_divides, check_same_start
 from outspan.training.provenance import DataProvenance, Environment, Provenance
 from outspan.training.sync_batchnorm import synchronize
-from ranks import Alone, Broken, Command, Slow, StopAt, Train
+from ranks import Alone, Apart, Broken, Command, Elsewhere, Slow, StopAt, Train
 from reviews import make_reviews
 
 SMALL = {"data": "digits", "model": "mlp", "fraction": 0.1, "batch": 36}  # 500 images: 14 batches, the last one of 32
@@ -92,6 +92,18 @@ def test_every_policy_agrees_with_one_process(options, tmp_path, one_thread):
     assert files[0] == files[1]
 
 
+@pytest.mark.slow
+def test_a_compiled_model_agrees_with_one_process(tmp_path, one_thread):
+    options = SMALL | GEOMETRIC | {"steps": 10, "ema": 0.9, "clip": 0.5, "accumulate": 2, "batch": 100}  # parts of one size
+    alone = train(tmp_path / "alone", 0, **options)
+    results = ranks.run([ranks.Compiled(tmp_path / "several", **options, compile=True)] * 2)
+    assert len({result.loss for result in results}) == 1, results
+    several = checkpoint.load(tmp_path / "several")
+    assert several is not None
+    assert several.metadata["setting"]["compiled"]
+    check_close(alone, several, 1e-4)
+
+
 @pytest.mark.parametrize(
     ("world", "options"),
     [
@@ -143,6 +155,16 @@ def test_a_run_resumes_with_another_number_of_ranks(tmp_path, one_thread):
     check_close(whole, resumed, 1e-4)
 
 
+def test_only_rank_0_needs_the_folder_of_the_run(tmp_path):
+    """It is stopped, resumed, finished, and read again."""
+    options = SMALL | {"policy": "none", "epochs": 1}
+    stopped = ranks.run([Apart(tmp_path, on_step=StopAt(5, rank=1), **options)] * 2)
+    assert all("stopped at step 5 of 14" in result for result in stopped), stopped
+    summaries = [summary for _ in range(2) for summary in ranks.run([Apart(tmp_path, **options)] * 2)]
+    assert len({(summary.loss, summary.accuracy, summary.steps) for summary in summaries}) == 1
+    assert [path.name for path in (tmp_path / "1").iterdir()] == []
+
+
 def test_image_files_and_texts_are_divided_over_ranks(tmp_path, one_thread, tiny_model):
     make_folder(tmp_path / "images", train=10, test=5)
     with open(tmp_path / "reviews.csv", "w", newline="", encoding="utf-8") as file:
@@ -158,6 +180,17 @@ def test_image_files_and_texts_are_divided_over_ranks(tmp_path, one_thread, tiny
         for before, after in zip(alone.metadata["metrics"], several.metadata["metrics"], strict=True):
             assert after["train_loss"] == pytest.approx(before["train_loss"], rel=1e-3), name  # dropout has its own draws
             assert after["test_accuracy"] == before["test_accuracy"], name
+
+
+def test_every_rank_names_the_unreadable_files_that_it_has_read(tmp_path):
+    make_folder(tmp_path / "images", train=10, test=5)
+    damaged = next((tmp_path / "images" / "train").glob("*/*_3.JPEG"))
+    damaged.write_bytes(b"no image")
+    keys = ("--model", "mlp", "--policy", "none", "--set", "size=8", "--set", "batch=4", "--set", "epochs=2")
+    command = Command(tmp_path / "log", "train", "--data", tmp_path / "images", *keys, "--skip-bad", 1, "-o", tmp_path / "run")
+    assert ranks.run([command] * 2) == [0, 0]
+    for rank in (0, 1):
+        assert f"{damaged}: cannot be read as an image; another one" in (tmp_path / f"log{rank}").read_text()
 
 
 def test_a_loss_that_is_not_finite_on_one_rank_stops_all_at_the_same_step(tmp_path):
@@ -287,6 +320,32 @@ def test_sigterm_saves_once_and_every_rank_exits_with_0(tmp_path):
     assert f"stopped at step {loaded.metadata['step']} of" in text
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_torchrun_saves_once(number, tmp_path):
+    """torchrun passes SIGTERM on to the ranks. Ctrl-C reaches all processes."""
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(ranks.free_port())]
+    arguments = command(tmp_path, "--set", "epochs=100000", "-o", tmp_path / "run").arguments
+    process = subprocess.Popen(
+        [sys.executable, *launcher, "-m", "outspan", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 300
+    while not (tmp_path / "run" / "metrics.jsonl").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    (os.kill if number == signal.SIGTERM else os.killpg)(process.pid, number)
+    error = process.communicate(timeout=300)[1]
+    messages = re.findall("^outspan: (.*)$", error, re.MULTILINE)
+    loaded = checkpoint.load(tmp_path / "run")
+    assert loaded is not None, error
+    steps = loaded.metadata["step"]
+    assert messages[-1:] == [f"stopped at step {steps} of 4000000; run the same command again to resume"], error
+    assert len(messages) == 1, error
+
+
 def test_a_killed_rank_ends_the_others_with_one_line(tmp_path):
     started = ranks.start([Slow(command(tmp_path, "--set", "epochs=100000", "-o", tmp_path / "run"))] * 3)
     wait_for_checkpoint(tmp_path / "run")
@@ -306,6 +365,19 @@ def test_an_error_that_all_ranks_have_is_printed_once(tmp_path):
     first, *others = [(tmp_path / f"log{rank}").read_text() for rank in range(3)]
     assert first.splitlines()[-1].startswith("outspan: the loss is nan at step")
     assert others == ["", ""]
+
+
+def test_each_machine_shows_why_the_run_has_ended(tmp_path):
+    """On the first one a rank reports the error, and on another one its first rank."""
+    same, other = (command(tmp_path, "-o", tmp_path / "run", *change) for change in ((), ("--set", "lr=0.2")))
+    elsewhere = Elsewhere(other.log, *other.arguments)
+    started = ranks.start([same, other, elsewhere])
+    assert [ranks.receive(*rank) for rank in started] == [2, 2, 2]
+    message = "all ranks must have the same lr, got 0.1 on rank 0 and 0.2 on rank 1: start them with the same command, data"
+    lines = [(tmp_path / f"log{rank}").read_text() for rank in range(3)]
+    assert lines[0].startswith(f"outspan: {message}")
+    assert lines[1] == ""
+    assert lines[2].startswith(f"outspan: rank 2: {message}")
 
 
 def test_a_rank_that_no_longer_gives_signs_of_life_is_found_by_all(monkeypatch):

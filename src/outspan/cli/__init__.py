@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from outspan.children import launched_rank
+from outspan.children import is_first_of_other_machine, launched_rank
 from outspan.cli import compare, data, export, images, measure, report, reproduce, studies, text, theory, train, trained
 from outspan.cli.options import describe_usage_error
 from outspan.cli.output import echo, echo_error, echo_lines, printable, wait_for_first_process
@@ -124,9 +124,9 @@ def main() -> None:
     except _UsageError as error:
         wait_for_first_process()
         message, code = describe_usage_error(error, arguments), 2
-    except (RankFailed, Diverged) as error:  # all ranks have it, and one reports it
+    except (RankFailed, Diverged) as error:  # all ranks have it; one reports it, and the first of each other machine
         message, code = str(error), 2
-        if rank or isinstance(error, RankFailed):
+        if (rank or isinstance(error, RankFailed)) and not is_first_of_other_machine():
             time.sleep(_REPORT)
             sys.exit(code)
     except ValueError as error:

@@ -31,7 +31,7 @@ _GLOO = "cpu:gloo"  # the backend of tensors on the CPU
 def joined(device: str | torch.device | None) -> Iterator[tuple[Ranks, torch.device]]:
     """Join the process group if torchrun has started this process, and leave it at the end. Yield the ranks and the device.
 
-    A single process needs no group, but uses one that exists. Only rank 0 shows warnings.
+    A single process needs no group, but uses one that exists. Only rank 0 shows warnings, except those of files.
     """
     where = find_device(device)
     if not dist.is_initialized() and (launched_rank() is None or os.environ["WORLD_SIZE"] == "1"):
@@ -45,6 +45,7 @@ def joined(device: str | torch.device | None) -> Iterator[tuple[Ranks, torch.dev
     with Watch(launched_rank() or 0) as watch, _process_group(where) as is_ours, warnings.catch_warnings():
         if dist.get_rank():
             warnings.simplefilter("ignore")
+            warnings.filterwarnings("default", ".*: cannot be read as an image")  # each rank reads other files
         ranks = Ranks(dist.get_rank(), dist.get_world_size(), True, watch)
         if is_ours:
             watch.follow(_connect(ranks.on_first(lambda: uuid.uuid4().hex)), ranks.world)

@@ -128,8 +128,7 @@ class Run:
                 restore_run(stored, self.state, self.setup.parts)
             except ValueError as error:
                 raise ValueError(f"{self.out}: {error}") from None
-            if not self.is_finished or not (self.out / _METRICS_FILE).exists():
-                self.ranks.on_first(self._write_metrics)  # without rows that were written after the checkpoint
+            self.ranks.on_first(self._restore_metrics)
         self._began = time.perf_counter() - self.state.seconds
 
     def _begin(self) -> bool:
@@ -143,6 +142,11 @@ class Run:
         text = write_recipe(self.recipe).encode(errors="surrogateescape")  # a path may contain bytes that are not UTF-8
         write_whole(self.out / "recipe.toml", lambda partial: partial.write_bytes(text))
         return is_there
+
+    def _restore_metrics(self) -> None:
+        """Remove rows that were written after the checkpoint. The folder of a finished run may be read-only."""
+        if not self.is_finished or not (self.out / _METRICS_FILE).exists():
+            self._write_metrics()
 
     def _write_metrics(self) -> None:
         write_lines(self.out / _METRICS_FILE, self.metrics)

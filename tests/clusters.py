@@ -1,6 +1,8 @@
-"""A Ray cluster on this machine for tests: two nodes with one worker each, and its processes."""
+"""A Ray cluster on this machine for tests: two nodes with one worker each, its processes, and the files of runs on it."""
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -55,6 +57,29 @@ def kill(mark: str, variable: str = MARK) -> None:
             except ProcessLookupError:
                 continue
         time.sleep(0.1)
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """Return all files of a folder, without the times that they contain. A figure shows times. Slow runs save more often."""
+    files = {str(path.relative_to(folder)): without_times(path) for path in folder.rglob("*") if path.suffix != ".png"}
+    last = {str(path.parent): path.name for path in sorted(map(Path, files)) if path.suffix == ".safetensors"}
+    return {name: one for name, one in files.items() if not name.endswith(".safetensors") or Path(name).name in last.values()}
+
+
+def without_times(path: Path) -> object:
+    """Return the content of a file."""
+    if path.is_dir():
+        return None
+    data = path.read_bytes()
+    if path.suffix in (".json", ".jsonl"):
+        text = re.sub(r'"(train_)?seconds": (\[[^]]*\]|[\d.e-]+)', "", data.decode())
+        assert text
+        return text
+    if path.suffix == ".safetensors":
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        header["__metadata__"] = re.sub(r'"seconds": [\d.e-]+', "", header["__metadata__"]["meta"])
+        return header, data[8 + int.from_bytes(data[:8], "little") :]
+    return data
 
 
 class Cluster:

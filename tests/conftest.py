@@ -16,9 +16,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from clusters import cluster
+from made import make_official
 from outspan import TRANSFORMS, Plan, apply, devices, rng
 from outspan.cli import main
 from outspan.data.sets import load
+from outspan.files import HOME
+from outspan.reproduce import status
+from outspan.reproduce.paper import ROWS
 from outspan.training import processes
 from outspan.transforms.kernels import cuda
 from outspan.transforms.kernels.cpu import _cpu, is_built, knows
@@ -184,6 +189,21 @@ def few(tmp_path):
 
 
 @pytest.fixture
+def narrow(tmp_path, monkeypatch):
+    """Write the recipes of the paper with a narrow model and small batches, and 600 generated images of SVHN."""
+    (tmp_path / "recipes" / "paper").mkdir(parents=True)
+    for name in ROWS.values():
+        text = (HOME / "recipes" / "paper" / f"{name}.toml").read_text()
+        text = text.replace("wide_resnet-28-10", "wide_resnet-10-1").replace("batch = 128", "batch = 4")
+        (tmp_path / "recipes" / "paper" / f"{name}.toml").write_text(text)
+    monkeypatch.setattr(status, "HOME", tmp_path)
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
+    make_official("svhn", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def timm(monkeypatch):
     """Replace timm, which needs torchvision, by a mock with one model, "small". Return the list of its calls.
 
@@ -205,6 +225,13 @@ def timm(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
     return calls
+
+
+@pytest.fixture(scope="session")
+def ray_cluster():
+    """A Ray cluster of two nodes on this machine. Only tests marked `cluster` use it."""
+    with cluster() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import csv
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 import torch
 from PIL import Image
 
-from clusters import ENVIRONMENT, cluster
+from clusters import ENVIRONMENT
 from made import make_folder, make_official, make_shards
 from outspan.config import tomllib
 from outspan.reproduce import status
@@ -125,53 +126,45 @@ def test_commands_run(page, user_folder, tiny_model, timm, run, monkeypatch, unc
                 continue
             if words[0] == "outspan":
                 run(*small(words[1:], tiny_model))
-            elif words[0] == "torchrun":
+            elif words[0] in ("torchrun", "accelerate"):
                 run_ranks(words, tiny_model)
             else:
                 check_program(words)
 
 
 @pytest.mark.cluster
-def test_commands_of_ray_run(user_folder, tiny_model, unchecked, one_thread):
+def test_commands_of_ray_run(ray_cluster, user_folder, tiny_model, unchecked, one_thread):
     for page in pages_with("sh"):
         for language, text in blocks(page):
             for words in commands(text) if language == "sh" else ():
                 if "ray" in words:
-                    run_on_ray(words, tiny_model)
+                    run_on_ray(words, tiny_model, ray_cluster.address)
 
 
 def run_ranks(words: list[str], tiny_model: Path) -> None:
-    """Run a command with two ranks on this machine: two of one torchrun, or one on each of two."""
+    """Run a command with two ranks on this machine: two of one launcher, or one on each of two. They train from the start."""
+    shutil.rmtree(words[words.index("-o") + 1], ignore_errors=True)  # an earlier command of the page has written it
     at = words.index("outspan")
-    launcher = re.sub("--nproc-per-node [0-9]+", "--nproc-per-node X", " ".join(words[1 : at - 1]))
+    launcher = re.sub("(--nproc-per-node|--num_processes) [0-9]+", r"\1 X", " ".join(words[1:at]))
     several = "--nnodes 2" in launcher
     launcher = launcher.replace("X", "1" if several else "2").replace("node1:29500", f"127.0.0.1:{free_port()}")
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        *launcher.split(),
-        "-m",
-        "outspan",
-        *small(words[at + 1 :], tiny_model),
-    ]
+    module = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.accelerate_cli"}[words[0]]
+    command = [sys.executable, "-m", module, *launcher.split(), "outspan", *small(words[at + 1 :], tiny_model)]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(1 + several)]
-    for process in started:
-        error = process.communicate(timeout=600)[1]
-        assert process.returncode == 0, error
+    errors = [process.communicate(timeout=600)[1] for process in started]
+    assert [process.returncode for process in started] == [0] * len(started), errors
+    assert "device cpu, 2 processes" in "".join(errors)
 
 
-def run_on_ray(words: list[str], tiny_model: Path) -> None:
+def run_on_ray(words: list[str], tiny_model: Path, address: str) -> None:
     """Run a command on two workers of this machine. Commands that start Ray are only checked: `cluster` does the same."""
     if words[0] == "ray":
         assert words[1:] in (["start", "--head"], ["start", "--address", "node1:6379"])
         return
-    with cluster() as ray:
-        arguments = [ray.address if word == "auto" else word for word in small(words[1:], tiny_model)]
-        environment = os.environ | ENVIRONMENT
-        command = [sys.executable, "-m", "outspan", *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr
+    arguments = [address if word == "auto" else word for word in small(words[1:], tiny_model)]
+    command = [sys.executable, "-m", "outspan", *arguments]
+    done = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
 
 
 def small(words: list[str], tiny_model: Path) -> list[str]:

@@ -12,25 +12,9 @@ import pytest
 from made import make_official
 from outspan.config import read_values
 from outspan.files import HOME
-from outspan.reproduce import status
-from outspan.reproduce.paper import PAPER, ROWS
+from outspan.reproduce.paper import PAPER
 
 CELLS = ("--rows", "svhn/wrn-28-10", "--methods", "baseline,ra,ta,uncertain,pba", "--seeds", "2", "--scale", "0.001")
-
-
-@pytest.fixture
-def narrow(tmp_path, monkeypatch):
-    """Write the recipes of the paper with a narrow model and small batches, and 600 generated images of SVHN."""
-    (tmp_path / "recipes" / "paper").mkdir(parents=True)
-    for name in ROWS.values():
-        text = (HOME / "recipes" / "paper" / f"{name}.toml").read_text()
-        text = text.replace("wide_resnet-28-10", "wide_resnet-10-1").replace("batch = 128", "batch = 4")
-        (tmp_path / "recipes" / "paper" / f"{name}.toml").write_text(text)
-    monkeypatch.setattr(status, "HOME", tmp_path)
-    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "120")
-    make_official("svhn", tmp_path)
-    return tmp_path
 
 
 def test_everything_is_listed(run):

@@ -1,6 +1,5 @@
-"""Runs on a Ray cluster of two nodes with one worker each: the same files as those of local processes, also after failures."""
+"""Runs on a Ray cluster of two nodes with one worker each: after failures, the same files as those of local processes."""
 
-import json
 import os
 import re
 import signal
@@ -10,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters import ENVIRONMENT, MARK, NODE, cluster, kill, processes, wait_until
+from clusters import ENVIRONMENT, MARK, NODE, contents, kill, processes, wait_until
 
 COMPARE = ("compare", "--data", "digits", "--model", "convnet", "--policies", "none,random", "--seeds", "2")
 EPOCHS = ("--set", "epochs=3")
 LONG = ("--set", "epochs=40")
-MEASURE = ("measure", "--data", "digits", "--transforms", "rotate", "--seeds", "2", "--set", "epochs=2")
 
 
 def start(*arguments: object, mark: str = "none") -> subprocess.Popen[str]:
@@ -43,54 +41,18 @@ def finish(process: subprocess.Popen[str], code: int = 0) -> str:
     return error
 
 
-def contents(folder: Path) -> dict[str, object]:
-    """Return all files of a folder, without the times that they contain. A figure shows times. Slow runs save more often."""
-    files = {str(path.relative_to(folder)): without_times(path) for path in folder.rglob("*") if path.suffix != ".png"}
-    last = {str(path.parent): path.name for path in sorted(map(Path, files)) if path.suffix == ".safetensors"}
-    return {name: one for name, one in files.items() if not name.endswith(".safetensors") or Path(name).name in last.values()}
-
-
-def without_times(path: Path) -> object:
-    if path.is_dir():
-        return None
-    data = path.read_bytes()
-    if path.suffix in (".json", ".jsonl"):
-        text = re.sub(r'"(train_)?seconds": (\[[^]]*\]|[\d.e-]+)', "", data.decode())
-        assert text
-        return text
-    if path.suffix == ".safetensors":
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        header["__metadata__"] = re.sub(r'"seconds": [\d.e-]+', "", header["__metadata__"]["meta"])
-        return header, data[8 + int.from_bytes(data[:8], "little") :]
-    return data
-
-
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The folders of two commands with local processes."""
-    root = tmp_path_factory.mktemp("local")
-    finish(start(*COMPARE, *EPOCHS, "--jobs", 2, "-o", root / "compared"))
-    finish(start(*MEASURE, "--jobs", 2, "-o", root / "measured"))
-    return root
-
-
-@pytest.fixture(scope="module")
-def ray():
-    with cluster() as started:
-        yield started
-
-
-@pytest.mark.cluster
-def test_the_files_are_those_of_local_processes(ray, expected, tmp_path):
-    for name, command in (("compared", (*COMPARE, *EPOCHS)), ("measured", MEASURE)):
-        finish(start(*command, "--engine", "ray", "--address", ray.address, "-o", tmp_path / name))
-        assert contents(tmp_path / name) == contents(expected / name)
+    """The files of the comparison with local processes."""
+    out = tmp_path_factory.mktemp("local") / "compared"
+    finish(start(*COMPARE, *EPOCHS, "--jobs", 2, "-o", out))
+    return contents(out)
 
 
 @pytest.mark.cluster
 def test_without_an_address_ray_starts_on_this_machine_and_ends(expected, tmp_path):
     run_here(*COMPARE, *EPOCHS, "--engine", "ray", "--jobs", 2, "-o", tmp_path / "compared")
-    assert contents(tmp_path / "compared") == contents(expected / "compared")
+    assert contents(tmp_path / "compared") == expected
     wait_until(lambda: not processes("here"))
 
 
@@ -105,36 +67,36 @@ def finished(folder: Path) -> dict[Path, int]:
 
 
 @pytest.mark.cluster
-def test_the_run_of_a_killed_worker_is_repeated_and_no_finished_run_is_lost(ray, expected, tmp_path):
+def test_the_run_of_a_killed_worker_is_repeated_and_no_finished_run_is_lost(ray_cluster, expected, tmp_path):
     out = tmp_path / "compared"
-    process = start(*COMPARE, *EPOCHS, "--engine", "ray", "--address", ray.address, "-o", out)
-    wait_until(lambda: workers(ray.mark, "random"))  # the last runs
-    assert len(workers(ray.mark)) <= 2  # of one CPU each
+    process = start(*COMPARE, *EPOCHS, "--engine", "ray", "--address", ray_cluster.address, "-o", out)
+    wait_until(lambda: workers(ray_cluster.mark, "random"))  # the last runs
+    assert len(workers(ray_cluster.mark)) <= 2  # of one CPU each
     before = finished(out)
-    os.kill(workers(ray.mark, "random")[0], signal.SIGKILL)
+    os.kill(workers(ray_cluster.mark, "random")[0], signal.SIGKILL)
     error = finish(process)
     assert len(re.findall(r"outspan: .*: its worker was lost, another one resumes the run", error)) == 1, error
     assert before
     assert before.items() <= finished(out).items()
-    assert contents(out) == contents(expected / "compared")
+    assert contents(out) == expected
 
 
 @pytest.mark.cluster
-def test_the_runs_of_a_lost_node_are_repeated_on_another_one(ray, expected, tmp_path):
+def test_the_runs_of_a_lost_node_are_repeated_on_another_one(ray_cluster, expected, tmp_path):
     out = tmp_path / "compared"
-    process = start(*COMPARE, *EPOCHS, "--engine", "ray", "--address", ray.address, "-o", out)
-    wait_until(lambda: len(workers(ray.mark)) == 2)
-    kill(f"{ray.mark}-{ray.nodes}", NODE)
+    process = start(*COMPARE, *EPOCHS, "--engine", "ray", "--address", ray_cluster.address, "-o", out)
+    wait_until(lambda: len(workers(ray_cluster.mark)) == 2)
+    kill(f"{ray_cluster.mark}-{ray_cluster.nodes}", NODE)
     assert "its worker was lost" in finish(process)
-    assert contents(out) == contents(expected / "compared")
-    ray.join()
+    assert contents(out) == expected
+    ray_cluster.join()
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("place", ["cluster", "here"])
 def test_ctrl_c_saves_all_runs_and_the_same_command_goes_on(place, request, tmp_path):
     mark, out = f"ctrl-c-{place}", tmp_path / "compared"
-    options = ("--jobs", 2) if place == "here" else ("--address", request.getfixturevalue("ray").address)
+    options = ("--jobs", 2) if place == "here" else ("--address", request.getfixturevalue("ray_cluster").address)
     command = (*COMPARE, *EPOCHS, "--engine", "ray", *options, "-o", out)
     process = start(*command, mark=mark)
     wait_until(lambda: len(list(out.glob("*/metrics.jsonl"))) == 2)  # two runs have finished an epoch
@@ -142,14 +104,16 @@ def test_ctrl_c_saves_all_runs_and_the_same_command_goes_on(place, request, tmp_
     assert finish(process, code=130).splitlines()[-1] == "outspan: stopped; run the same command again to resume"
     assert len(list(out.glob("*/step-*.safetensors"))) >= 2
     assert not list(out.glob(".ray-*"))
-    wait_until(lambda: not processes(mark) and not (place == "cluster" and workers(request.getfixturevalue("ray").mark)))
+    wait_until(
+        lambda: not processes(mark) and not (place == "cluster" and workers(request.getfixturevalue("ray_cluster").mark))
+    )
     finish(start(*command, mark=mark))
-    assert contents(out) == contents(request.getfixturevalue("expected") / "compared")
+    assert contents(out) == request.getfixturevalue("expected")
 
 
 @pytest.mark.cluster
-def test_workers_end_with_a_killed_command(ray, tmp_path):
-    for options, mark in ((("--jobs", 2), "killed"), (("--address", ray.address), ray.mark)):
+def test_workers_end_with_a_killed_command(ray_cluster, tmp_path):
+    for options, mark in ((("--jobs", 2), "killed"), (("--address", ray_cluster.address), ray_cluster.mark)):
         process = start(*COMPARE, *LONG, "--engine", "ray", *options, "-o", tmp_path / mark, mark="killed")
         wait_until(lambda mark=mark: len(workers(mark)) == 2)
         process.kill()

@@ -239,20 +239,34 @@ def test_a_device_that_does_not_fit_is_refused(monkeypatch):
         Pool(1, "ray").check("cpu")
 
 
+def test_a_run_takes_a_cpu_and_its_part_of_a_gpu(ray, tmp_path):
+    original, taken = ray.remote, []
+    ray.remote = lambda **options: taken.append((options["num_cpus"], options.get("num_gpus"))) or original(**options)
+    ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": 2.0, "GPU": 1.0}}]
+    for device, pool in (("cpu", Pool(1, "ray")), ("cuda", Pool(1, "ray")), ("cuda", Pool(1, "ray", gpus_per_run=0.25))):
+        assert run_all([("a", partial(work, 1))], pool, device=device, out=tmp_path) == [1]
+    assert taken[1::2] == [(1, 0.0), (1, 1.0), (1, 0.25)]
+    assert taken[::2] == [(0, None)] * 3  # the board
+
+
+SEEDS = ("--data", "digits", "--model", "mlp", "--seeds", "2")
 COMMANDS = {
-    "compare": ("--policies", "none", "--seeds", "1"),
-    "measure": ("--transforms", "rotate", "--seeds", "2"),
-    "compose": ("--seeds", "2"),
-    "core": ("--seeds", "2"),
-    "mixup": ("--seeds", "2"),
+    "compare": (*SEEDS, "--policies", "none"),
+    "measure": (*SEEDS, "--transforms", "rotate"),
+    "compose": SEEDS,
+    "core": SEEDS,
+    "mixup": SEEDS,
+    "grid": ("grid.toml",),
+    "reproduce": ("table-3", "--rows", "svhn/wrn-28-10", "--methods", "baseline"),
 }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_address_where_nothing_answers_is_one_line(command, run, tmp_path):
-    out = tmp_path / "out"
+def test_an_address_where_nothing_answers_is_one_line(command, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.toml").write_text('data = "digits"\nvalidation = 500\nlr = [0.01, 0.1]\n')
     ray = ("--engine", "ray", "--address", "127.0.0.1:1")
-    message = run(command, "--data", "digits", "--model", "mlp", *COMMANDS[command], *ray, "-o", out, code=2)
+    message = run(command, *COMMANDS[command], *ray, "-o", "out", code=2)
     assert "no Ray cluster at address '127.0.0.1:1' (" in message
     assert "refused); start one with `ray start --head`, or leave out the address (--address)" in message
-    assert not out.exists()
+    assert not (tmp_path / "out").exists()

@@ -92,6 +92,16 @@ def test_every_policy_agrees_with_one_process(options, tmp_path, one_thread):
     assert files[0] == files[1]
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_other_precisions_are_those_of_one_process(precision, tmp_path, one_thread):
+    """fp16 scales the loss, and leaves out steps whose gradients overflow: all ranks leave out the same ones."""
+    options = SMALL | GEOMETRIC | {"steps": 40, "precision": precision}
+    alone, several = train(tmp_path / "alone", 0, **options), train(tmp_path / "several", 2, **options)
+    assert several.metadata["recipe"]["precision"] == precision
+    for before, after in zip(alone.metadata["metrics"], several.metadata["metrics"], strict=True):
+        assert after["train_loss"] == pytest.approx(before["train_loss"], rel=0.02)
+
+
 @pytest.mark.slow
 def test_a_compiled_model_agrees_with_one_process(tmp_path, one_thread):
     options = SMALL | GEOMETRIC | {"steps": 10, "ema": 0.9, "clip": 0.5, "accumulate": 2, "batch": 100}  # parts of one size

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from outspan.figures.style import new_figure
 from outspan.shapes import UInt8
 
 Pair = tuple[UInt8[np.ndarray, "H W 3"], UInt8[np.ndarray, "H W 3"], str]  # before, after, and a caption
@@ -14,14 +15,14 @@ _COLUMNS = 4
 def examples_figure(pairs: Sequence[Pair]) -> Figure:
     """Return a figure with every image beside its augmented version, and a caption above them."""
     rows = -(-len(pairs) // _COLUMNS)
-    figure = Figure(figsize=(3.2 * _COLUMNS, 2.1 * rows), dpi=100, facecolor="white", layout="constrained")
+    figure = new_figure(2.4 * _COLUMNS, 1.7 * rows)
     axes = figure.subplots(rows, _COLUMNS, squeeze=False)
     for axis in axes.ravel():
         axis.axis("off")
     for axis, (original, augmented, caption) in zip(axes.ravel(), pairs, strict=False):
         gap = np.full((len(original), max(1, original.shape[1] // 16), 3), 255, dtype=np.uint8)
         axis.imshow(np.concatenate([original, gap, augmented], axis=1), interpolation="nearest")
-        axis.set_title(caption.replace(", ", "\n"), fontsize=8)
+        axis.set_title(caption.replace(", ", "\n"), fontsize=7)
     return figure
 
 

@@ -94,6 +94,12 @@ def texts(root: Path) -> None:
     outspan.train(data=root / "reviews.jsonl", policy="uncertain", out=root / "text", **keys)
 
 
+def click(browser, button) -> None:
+    """Click a button in the middle of the window."""
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+
+
 def visit(browser, page: Path, width: int = 1400) -> None:
     """Open a page. Errors of the console, and requests for anything but the page itself, fail the test."""
     browser.set_window_size(width, 900)
@@ -135,7 +141,7 @@ def test_tables_sort_and_filter(browser, pages):
     table = browser.find_element("xpath", "//table[caption[contains(., 'most errors first')]]")
     recall = table.find_element("xpath", ".//th[contains(., 'recall')]")
     for order, is_reverse in (("ascending", False), ("descending", True)):
-        recall.find_element("tag name", "button").click()
+        click(browser, recall.find_element("tag name", "button"))
         assert recall.get_attribute("aria-sort") == order
         cells = [float(cell.text or -1) for cell in table.find_elements("css selector", "tbody tr td:nth-of-type(2)")]
         assert cells == sorted(cells, reverse=is_reverse)
@@ -153,7 +159,7 @@ def test_lines_are_hidden_and_their_values_are_shown(browser, pages):
     groups = figure.find_elements("css selector", "g[data-series=random]")
     assert groups
     for pressed in ("false", "true"):
-        button.click()
+        click(browser, button)
         assert button.get_attribute("aria-pressed") == pressed
         assert all(("off" in (group.get_attribute("class") or "")) == (pressed == "false") for group in groups)
     svg, tip = figure.find_element("tag name", "svg"), browser.find_element("class name", "tip")

@@ -9,9 +9,11 @@ import torch
 
 import outspan
 from html_pages import read_page
+from made import pixels
 from outspan.comparison.stored import load_comparison
 from outspan.data.dataset import Data
 from outspan.data.splits import InMemory
+from outspan.reporting.chosen import candidate_rows
 
 KEYS = {"model": "mlp", "epochs": 2, "batch": 20, "transforms": "rotate,invert,shear_x"}
 HOSTILE = '<script>document.title="hacked"</script>"\'\x1b[31m\n</script>'
@@ -202,3 +204,17 @@ def test_the_command_writes_the_page(compared, tmp_path, run):
     assert read_page((tmp_path / "page.html").read_text()).of("main")
     assert "pass the folder of" in run("report", tmp_path, code=2)
     assert json.loads((compared / "comparison.json").read_text())["chance"] > 0
+
+
+def test_a_picture_of_candidates_and_their_losses(trained, digits, tmp_path, run):
+    run("candidates", trained, "-o", tmp_path / "c.png", "--count", 3)
+    assert pixels(tmp_path / "c.png").shape[0] > 300
+    loaded = outspan.load(trained)
+    rows = candidate_rows(loaded, outspan.load_data(str(digits)), 3)
+    for row in rows:
+        assert row.kept.count(True) == loaded.recipe.keep
+        assert row.losses[row.kept.index(True)] == max(row.losses)
+    assert any((row.candidates[0] != row.original).any() for row in rows)
+    assert "must be a .png file" in run("candidates", trained, "-o", "c.pdf", code=2)
+    outspan.train(data=digits, policy="random", out=tmp_path / "run", device="cpu", **KEYS)
+    assert "policy random of the run keeps all" in run("candidates", tmp_path / "run", "-o", tmp_path / "d.png", code=2)

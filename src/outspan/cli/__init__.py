@@ -56,6 +56,7 @@ COMMANDS: Mapping[str, Callable[..., None] | typer.Typer] = MappingProxyType(
         "grid": compare.grid_command,
         "compositions": trained.compositions,
         "report": report.report_command,
+        "candidates": report.candidates_command,
         "measure": measure.measure_command,
         "compose": studies.compose_command,
         "core": studies.core_command,

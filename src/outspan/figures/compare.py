@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from outspan.figures.style import colour_of, label_lines, new_figure, scale_accuracy, use_whole_epochs
+
+_DECADE = 8.0  # of the longest to the shortest time, from which the ticks are 1, 2, 5, 10, …
 
 
 @dataclass(frozen=True)
@@ -46,21 +49,36 @@ def frontier_figure(points: Mapping[str, Sequence[tuple[float, float, float]]], 
         points: by policy, for each budget the seconds, and the mean and standard deviation of the accuracy, in [0, 1].
         title: above the figure.
     """
-    figure = new_figure(7, 4.5)
-    axis, ends = figure.subplots(), {}
+    return frontiers_figure({title: points})
+
+
+def frontiers_figure(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]]) -> Figure:
+    """Return frontiers side by side, each below its title. The points of each are those of `frontier_figure`."""
+    figure = new_figure(7 if len(panels) == 1 else 4.6 * len(panels), 4.5)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (title, points) in zip(axes, panels.items(), strict=True):
+        axis.set_title(title, fontsize=10, parse_math=False)
+        _draw_frontier(figure, axis, points)
+    axes[0].set_ylabel("test accuracy after the last step, %")
+    return figure
+
+
+def _draw_frontier(figure: Figure, axis: Axes, points: Mapping[str, Sequence[tuple[float, float, float]]]) -> None:
+    ends = {}
     for i, (name, values) in enumerate(points.items()):
         seconds, means, stds = zip(*values, strict=True)
-        percents = [100 * mean for mean in means]
-        style = {"color": colour_of(i), "marker": "o", "capsize": 3}
-        axis.errorbar(seconds, percents, [100 * std for std in stds], **style)
-        ends[name] = seconds[-1], percents[-1], colour_of(i)
+        percents, colour = [100 * mean for mean in means], colour_of(i)
+        axis.errorbar(seconds, percents, [100 * std for std in stds], color=colour, marker="o", capsize=3)
+        ends[name] = seconds[-1], percents[-1], colour
     axis.set_xscale("log")
+    every = [value for values in points.values() for value, _, _ in values]
+    is_wide = max(every) > _DECADE * min(every)
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if is_wide else MaxNLocator(5))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_xlabel("seconds of training")
-    axis.set_ylabel("test accuracy after the last step, %")
-    axis.set_title(title, fontsize=10, parse_math=False)
     axis.grid(alpha=0.3)
     label_lines(figure, axis, ends)
-    return figure
 
 
 def _draw_band(axis: Axes, x: Sequence[float], by_seed: Sequence[Sequence[float]], colour: str) -> tuple[float, float, str]:

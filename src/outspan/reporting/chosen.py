@@ -3,12 +3,14 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from outspan import rng
 from outspan.data.dataset import Data
+from outspan.figures.candidates import Row
 from outspan.figures.charts import Axis, Series, line_chart
 from outspan.figures.markup import Cell, Markup, element, join, table
 from outspan.models.evaluating import evaluating
@@ -23,6 +25,7 @@ from outspan.reporting.runs import RunResult
 from outspan.reporting.samples import TILES, show_augmented
 from outspan.training.compositions import fractions, mean_by_fifth, most_changed
 from outspan.training.trained import Trained
+from outspan.transforms.apply import apply
 
 _COUNT = 4  # samples that are shown with each composition
 _SHOWN = 5  # compositions that are chosen most often, and least often
@@ -36,11 +39,10 @@ _HOW = "Run the report where the data of the run is, or add --data PATH."
 class Drawn:
     """Candidates that a policy draws for some training samples, with their losses, and which of them it keeps."""
 
-    plan: Plan
-    shown: list[Markup]  # a candidate each
-    originals: list[Markup]
+    inputs: Any  # the batch of samples
+    plan: Plan  # of all candidates
     losses: Tensor  # [samples, candidates]
-    chosen: Tensor  # bool [samples, candidates]
+    kept: Tensor  # bool [samples, candidates]
     names: list[str]  # the transforms of each candidate
     labels: list[str]  # the class of each sample
 
@@ -178,12 +180,25 @@ def draw_candidates(trained: Trained, data: Data, count: int) -> Drawn | None:
     plan, chosen = batch.drawn, torch.zeros(batch.losses.numel(), dtype=torch.bool)
     chosen[batch.chosen] = True
     names = [_describe(plan, row) for row in plan.out.tolist()]
-    nothing = Plan.of([[]] * len(labels))
-    noun, per_sample = data.train.noun, batch.losses.shape[1]
-    alts = [f"{classes[i // per_sample]} after {name}" for i, name in enumerate(names)]
-    shown = show_augmented(noun, inputs, plan, trained.preprocess, alts)
-    originals = show_augmented(noun, inputs, nothing, trained.preprocess, classes)
-    return Drawn(plan, shown, originals, batch.losses, chosen.view_as(batch.losses), names, classes)
+    return Drawn(inputs, plan, batch.losses, chosen.view_as(batch.losses), names, classes)
+
+
+def candidate_rows(trained: Trained, data: Data, count: int) -> list[Row]:
+    """Return the candidates that the policy of a run draws for some training images, as a figure shows them."""
+    drawn = draw_candidates(trained, data, count)
+    if drawn is None:
+        problem = f"policy {trained.recipe.policy} of the run keeps all candidates that it draws"
+        raise ValueError(f"{problem}: pass a run with policy uncertain and keep below candidates")
+    if not isinstance(drawn.inputs, Tensor):
+        raise ValueError(f"candidates are drawn for images, got a run on {trained.noun}: use `outspan report`")
+    shown = apply(drawn.inputs, drawn.plan, fill=trained.preprocess.fill).permute(0, 2, 3, 1).numpy()  # pyright: ignore
+    originals, per_sample = drawn.inputs.permute(0, 2, 3, 1).numpy(), drawn.losses.shape[1]
+    rows = []
+    for i, label in enumerate(drawn.labels):
+        own = slice(i * per_sample, (i + 1) * per_sample)
+        losses, kept = drawn.losses[i].tolist(), drawn.kept[i].tolist()
+        rows.append(Row(label, originals[i], list(shown[own]), drawn.names[own], losses, kept))
+    return rows
 
 
 def _describe(plan: Plan, row: int) -> str:
@@ -199,14 +214,18 @@ def _candidates(run: RunResult) -> Markup:
     drawn = draw_candidates(run.trained, run.tested.data, 8)
     if drawn is None:
         return join([])
+    noun, per_sample, nothing = run.trained.noun, drawn.losses.shape[1], Plan.of([[]] * len(drawn.labels))
+    alts = [f"{drawn.labels[i // per_sample]} after {name}" for i, name in enumerate(drawn.names)]
+    shown = show_augmented(noun, drawn.inputs, drawn.plan, run.trained.preprocess, alts)
+    originals = show_augmented(noun, drawn.inputs, nothing, run.trained.preprocess, drawn.labels)
     blocks = []
     for i, label in enumerate(drawn.labels):
-        tiles = [element("li", drawn.originals[i], f"{label}, unchanged")]
-        for j in range(drawn.losses.shape[1]):
-            at, is_kept = i * drawn.losses.shape[1] + j, bool(drawn.chosen[i, j])
+        tiles = [element("li", originals[i], f"{label}, unchanged")]
+        for j in range(per_sample):
+            at, is_kept = i * per_sample + j, bool(drawn.kept[i, j])
             loss = f"loss {drawn.losses[i, j]:.2f}" + (", chosen" if is_kept else "")
-            kept = "chosen" if is_kept else None
-            tiles.append(element("li", drawn.shown[at], element("strong", loss), element("div", drawn.names[at]), class_=kept))
-        blocks.append(element("ul", tiles, class_=TILES[run.trained.noun]))
+            name = element("div", drawn.names[at])
+            tiles.append(element("li", shown[at], element("strong", loss), name, class_="chosen" if is_kept else None))
+        blocks.append(element("ul", tiles, class_=TILES[noun]))
     note = paragraph("For each of these training samples the policy keeps the candidates with a high loss.", kind="muted")
     return subsection(title, note, blocks)

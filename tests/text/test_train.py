@@ -101,11 +101,6 @@ def test_all_rows_of_a_table_are_tested_unless_the_run_was_trained_on_it(tiny_mo
         .split()[0]
     )
     assert 0.7 * seen < trained_on < seen  # a fraction of them, without the validation texts
-    for suffix in ("csv", "tsv", "jsonl", "json", "JSONL"):
-        path = tmp_path / f"some.{suffix}"
-        path.write_bytes(own.read_bytes())
-        message = f"{path}: a table, which predict does not support yet; write one text per file, or"
-        assert message in run("predict", tmp_path / "run", path, code=2)
 
 
 def test_a_run_stopped_after_every_step_has_the_same_result(corpus, tiny_model, cache, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from outspan.training.evaluate import Evaluation
+    from outspan.training.trained import Trained
 
 
 def evaluate(
@@ -161,8 +164,16 @@ def _class_table(result: Evaluation, width: int) -> Table:
 def predict_command(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     paths: Annotated[
-        list[Path], typer.Argument(help="Image files. Folders are searched recursively. For a text model: .txt files.")
-    ],
+        list[Path] | None,
+        typer.Argument(
+            help="Image files. Folders are searched recursively. For a text model: .txt files, tables (.csv, .tsv, .jsonl), or "
+            "- for a text per line of standard input."
+        ),
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="Text to classify, for a text model. Can be repeated.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Write all probabilities to this .csv or .jsonl file, and print nothing.")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of top classes to print.")] = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per file, with its class probabilities.")
@@ -175,24 +186,55 @@ def predict_command(
     Also prints its probability. Unreadable files are reported and skipped.
 
     Example: outspan predict runs/first cat.png more/pets --top 3
+
+    Example: outspan predict runs/reviews new.csv -o predicted.csv
+
+    Example: outspan predict runs/reviews --text "What a film!"
     """
     from outspan.training.predict import Predicted, predict
     from outspan.training.trained import load
 
-    errors = []
+    if out is not None and out.suffix.lower() not in (".csv", ".jsonl"):
+        raise ValueError(f"{out}: must be a .csv or .jsonl file, got {out.suffix!r}")
+    errors, texts = [], [*(text or []), *_read_lines(paths or [])]
 
     def report(error: ValueError) -> None:
         errors.append(error)
         echo_error(error)
 
     def show(part: Predicted) -> None:
-        for path, classes in zip(part.files, part.top(top), strict=True):
+        for name, row, classes in zip(part.files or texts, part.rows or [0] * len(texts), part.top(top), strict=True):
             line = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in classes.items())
-            echo(json.dumps({"file": str(path), "classes": classes}) if as_json else f"{printable(path)}  {line}")
+            place = ({"file": str(name)} if part.files else {"text": name}) | ({"row": row} if row else {})
+            shown = f"{printable(name)}, row {row}" if row else printable(name)
+            echo(json.dumps({**place, "classes": classes}) if as_json else f"{shown}  {line}")
 
-    predicted = predict(load(run, best=best), paths, device=device, on_error=report, on_batch=show)
+    inputs = _check_inputs(trained := load(run, best=best), texts, [path for path in paths or [] if str(path) != "-"])
+    predicted = predict(trained, inputs, device=device, on_error=report, on_batch=show if out is None else lambda part: None)
+    if out is not None and len(predicted):
+        predicted.save(out)
+        echo(f"wrote {out}: {len(predicted):,} predictions")
     if errors:
         raise typer.Exit(1 if len(predicted) else 2)
+
+
+def _read_lines(paths: Sequence[Path]) -> list[str]:
+    """Return the lines of standard input that are not empty, if one of the paths is "-"."""
+    if Path("-") not in paths:
+        return []
+    try:
+        return [line for line in sys.stdin.buffer.read().decode("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"standard input: not UTF-8 (byte {error.start}); convert it first") from None
+
+
+def _check_inputs(run: Trained, texts: list[str], paths: list[Path]) -> list[str] | list[Path]:
+    """Return the texts or the paths. Refuse both together, neither, and texts for a model of images."""
+    if bool(texts) == bool(paths):
+        raise ValueError(f"pass either files or texts (--text, or - for standard input), got {'both' if texts else 'neither'}")
+    if texts and not {"images": False, "texts": True}[run.noun]:
+        raise ValueError(f"--text and - are for text models, but {run.folder} classifies {run.noun}: pass files")
+    return texts or paths
 
 
 def compositions(

@@ -1,10 +1,10 @@
-"""Files without labels, which a trained model classifies: images, or texts as .txt files."""
+"""Files without labels, which a trained model classifies: images, or texts in .txt files and tables."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,9 +14,16 @@ from outspan.config import Recipe
 from outspan.data.decode import Pixels, read_fitted
 from outspan.data.folders import SUFFIXES, files_below
 from outspan.data.splits import InMemory, Samples, Split
-from outspan.data.tables import is_table, read_text
+from outspan.data.tables import is_table, read_text, read_text_column
 from outspan.messages import shown
 from outspan.text.documents import Documents
+
+
+class Place(NamedTuple):
+    """Where a sample is: a file, and its row in a table, counted from 1; 0 for a file that is one sample."""
+
+    file: Path
+    row: int = 0
 
 
 @dataclass(frozen=True)
@@ -24,19 +31,23 @@ class _Format:
     """How files of one noun are recognized, read and collected."""
 
     suffixes: Collection[str]
-    read: Callable[[Path, tuple[int, ...], Recipe], Any]  # reads a file for a model with inputs of this shape
+    read: Callable[[Path, tuple[int, ...], Recipe], Sequence[Any]]  # the samples of a file, for a model with this input shape
     collect: Callable[[list[Any], Tensor], Samples]  # makes samples of what was read, and of labels
     convert: Callable[[Any, tuple[int, ...]], list[Any] | None]  # returns samples in memory as `read` does; None for paths
-    check: Callable[[Path], None] = lambda path: None  # refuses a file by its name
+    has_rows: Callable[[Path], bool] = lambda path: False  # whether a file is a table, with a sample per row
 
 
-def _read_text(path: Path, shape: tuple[int, ...], recipe: Recipe) -> str:
-    return read_text(path)
+def _read_texts(path: Path, shape: tuple[int, ...], recipe: Recipe) -> list[str]:
+    if is_table(path):
+        return read_text_column(path, recipe.text_column)
+    if path.suffix.lower() == ".json":
+        raise ValueError(f"{path}: not a table that predict reads: write JSON lines (.jsonl), CSV or TSV")
+    return [read_text(path)]
 
 
-def _read_image(path: Path, shape: tuple[int, ...], recipe: Recipe) -> Tensor:
+def _read_image(path: Path, shape: tuple[int, ...], recipe: Recipe) -> list[Tensor]:
     channels, height, width = shape
-    return read_fitted(path, height, width, Pixels(channels, recipe.background))
+    return [read_fitted(path, height, width, Pixels(channels, recipe.background))]
 
 
 def _collect_images(images: list[Tensor], labels: Tensor) -> InMemory:
@@ -68,16 +79,10 @@ def _convert_texts(inputs: Any, shape: tuple[int, ...]) -> list[str] | None:
     return list(inputs)
 
 
-def _refuse_table(path: Path) -> None:
-    if path.is_file() and (is_table(path) or path.suffix.lower() == ".json"):
-        how = f"write one text per file, or, if it has labels, run `outspan evaluate RUN --data {path}`"
-        raise ValueError(f"{path}: a table, which predict does not support yet; {how}")
-
-
 _FORMATS: Mapping[str, _Format] = MappingProxyType(
     {
         "images": _Format(SUFFIXES, _read_image, _collect_images, _convert_images),
-        "texts": _Format({".txt"}, _read_text, Documents, _convert_texts, _refuse_table),
+        "texts": _Format({".txt"}, _read_texts, Documents, _convert_texts, is_table),
     }
 )
 
@@ -86,7 +91,6 @@ def list_files(paths: Sequence[Path], noun: str) -> list[Path]:
     """Return the files of paths: a path that is a file, and all "images" or "texts" below a folder, sorted by name."""
     file_format, result = _FORMATS[noun], []
     for path in paths:
-        file_format.check(path)
         files = sorted(filter(Path.is_file, files_below(path, file_format.suffixes))) if path.is_dir() else [path]
         if not files:
             raise ValueError(f"{path}: no supported files in this folder, expected {', '.join(sorted(file_format.suffixes))}")
@@ -96,18 +100,20 @@ def list_files(paths: Sequence[Path], noun: str) -> list[Path]:
 
 def read_files(
     paths: Sequence[Path], noun: str, shape: tuple[int, ...], recipe: Recipe, on_error: Callable[[ValueError], object]
-) -> tuple[list[Path], Split | None]:
-    """Return the readable files and their content as a split for a model of this shape; None if none is readable.
+) -> tuple[list[Place], Split | None]:
+    """Return where each sample of the readable files is, and the samples as a split for a model of this shape, or None.
 
     `on_error` is called with the error of each unreadable file.
     """
     file_format, readable, items = _FORMATS[noun], [], []
     for path in paths:
         try:
-            items.append(file_format.read(path, shape, recipe))
-            readable.append(path)
+            samples = file_format.read(path, shape, recipe)
         except ValueError as error:
             on_error(error)
+            continue
+        readable += [Place(path, row) for row in range(1, len(samples) + 1)] if file_format.has_rows(path) else [Place(path)]
+        items += samples
     if not readable:
         return [], None
     labels = torch.zeros(len(readable), dtype=torch.int64)

@@ -159,9 +159,8 @@ def read_text(path: Path) -> str:
 
 def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
     """Return the rows of a table, each with its place for error messages."""
-    lines, first = _lines(path), None
-    rows = _json_rows(path, lines) if path.name.lower().endswith((".jsonl", ".jsonl.gz")) else _csv_rows(path, lines)
-    for where, row in rows:
+    first = None
+    for where, row in _table_rows(path):
         for column in (text, label):
             if column not in row:
                 option = "text_column" if column == text else "label_column"
@@ -249,3 +248,27 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict[str,
             yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.reader.line_num}: not CSV ({error})") from None
+
+
+def read_text_column(path: Path, column: str) -> list[str]:
+    """Return the texts of a table, row by row. Its labels are not read. All rows without a text are named in one error."""
+    texts, bad = [], []
+    for where, row in _table_rows(path):
+        if column not in row:
+            raise ValueError(f"{where}: no column {shown(column)} (it has {_show_names(list(row)) or 'none'})")
+        text = row[column]
+        texts.append(clean(text) if isinstance(text, str) else "")
+        if not texts[-1].strip():
+            bad.append(where.rpartition(" ")[2])
+    if bad:
+        lines = ", ".join(bad[:10]) + (", …" if len(bad) > 10 else "")
+        raise ValueError(f"{path}: {len(bad):,} of {len(texts):,} rows have no text in the column {column!r}: lines {lines}")
+    if not texts:
+        raise ValueError(f"{path}: the table has no rows")
+    return texts
+
+
+def _table_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Return the rows of a table, each with its place for error messages."""
+    is_json = path.name.lower().endswith((".jsonl", ".jsonl.gz"))
+    return (_json_rows if is_json else _csv_rows)(path, _lines(path))

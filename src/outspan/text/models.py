@@ -1,9 +1,12 @@
 """Pretrained text classifiers of transformers. Weights must be safetensors, and remote code never runs."""
 
+import socket
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from safetensors import SafetensorError
@@ -13,6 +16,7 @@ from outspan.messages import first_line, shown
 from outspan.shapes import Int64, Num
 from outspan.text.tokens import Tokenizer, wrap_tokenizer
 
+_CONNECT_TIMEOUT = 5.0  # seconds
 _TOKENS = 1 << 16  # number of tokens that are evaluated at once: candidates are several batches
 
 
@@ -108,7 +112,23 @@ def _transformers(name: str) -> Any:
         import transformers  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ValueError(f"model {shown(name)} needs transformers: pip install 'outspan[text]'") from None
+    _check_reachable(name)
     return transformers
+
+
+def _check_reachable(name: str) -> None:
+    """Refuse a model that is neither here nor can be fetched. Without this, the Hub's client tries again for a minute."""
+    from huggingface_hub import constants, try_to_load_from_cache  # pyright: ignore[reportMissingImports]
+
+    is_here = Path(name).is_dir() or constants.HF_HUB_OFFLINE or name.count("/") > 1
+    if is_here or getproxies() or isinstance(try_to_load_from_cache(name, "config.json"), str):
+        return
+    url = urlsplit(constants.ENDPOINT)
+    try:
+        socket.create_connection((url.hostname or "", url.port or 443), timeout=_CONNECT_TIMEOUT).close()
+    except OSError as error:
+        how = "without the hub, give a folder: --model FOLDER"
+        raise ValueError(f"model {shown(name)} cannot be loaded ({url.hostname} cannot be reached: {error}); {how}") from None
 
 
 def _padding(name: str, config: Any) -> int:

@@ -26,11 +26,13 @@ def predict(
         outspan.predict("runs/a", ["cat.png", "more/pets"]).classes
         outspan.predict("runs/a", images).probabilities  # images: uint8 [B, C, H, W], a tensor or a numpy array
         outspan.predict("runs/text", ["What a film!", "Dull."]).top(2)
+        outspan.predict("runs/text", Path("reviews.csv")).save("predicted.csv")  # a row each
 
     Args:
         run: The folder of a run, or what `outspan.load` returns.
         inputs: For an image model: paths of files and folders (strings or `Path` objects), or a batch of images, uint8
-            [B, C, H, W] of the run's shape. For a text model: a list of texts, or `Path` objects of .txt files and folders.
+            [B, C, H, W] of the run's shape. For a text model: a list of texts, or `Path` objects of .txt files, folders and
+            tables (.csv, .tsv, .jsonl), whose texts are in the column `text_column` of the recipe.
             Folders are searched recursively.
         device: Where to compute. By default a GPU if there is one, otherwise the CPU. Afterwards the model of a loaded run is
             where it was before.

@@ -1,6 +1,8 @@
 """The class probabilities that a trained model predicts for inputs without labels."""
 
-from collections.abc import Callable, Iterable, Iterator
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -9,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from outspan.config import Recipe
-from outspan.data.inputs import list_files, make_inputs, read_files
+from outspan.data.inputs import Place, list_files, make_inputs, read_files
 from outspan.data.splits import Split
 from outspan.figures.markup import display
-from outspan.files import expand_home
+from outspan.files import expand_home, write_lines, write_whole
 from outspan.models.evaluating import on_device
 from outspan.models.precision import in_precision
 from outspan.shapes import Float32, describe
@@ -29,7 +31,8 @@ class Predicted:
 
     probabilities: Float32[Tensor, "N classes"]
     class_names: tuple[str, ...]
-    files: tuple[Path, ...] = ()  # the file of each row, if the inputs are files
+    files: tuple[Path, ...] = ()  # the file of each sample, if the inputs are files
+    rows: tuple[int, ...] = ()  # the row of each sample in its table, counted from 1; 0 for a file that is one sample
 
     def __len__(self) -> int:
         """Return the number of inputs."""
@@ -56,6 +59,25 @@ class Predicted:
         for name, likely in zip(names, shown.top(3), strict=True):
             rows.append((name, ", ".join(f"{label} {100 * value:.1f} %" for label, value in likely.items())))
         return display(["input", "most likely classes"], rows, f"{len(self):,} inputs, the first {len(shown)}")
+
+    def save(self, path: Path | str) -> None:
+        """Write a line per input to a .csv or .jsonl file: its file, its row, the most likely class and all probabilities."""
+        path = expand_home(path)
+        places = zip(self.files or [""] * len(self), self.rows or range(1, len(self) + 1), strict=True)
+        lines = [
+            {"file": str(file), "row": row, "class": name, "probabilities": dict(zip(self.class_names, values, strict=True))}
+            for (file, row), name, values in zip(places, self.classes, self.probabilities.tolist(), strict=True)
+        ]
+        suffix = path.suffix.lower()
+        if suffix not in (".csv", ".jsonl"):
+            raise ValueError(f"{path}: predictions are written as .csv or .jsonl, got {suffix or 'no suffix'!r}")
+        if suffix == ".jsonl":
+            return write_lines(path, lines)
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(["file", "row", "class", *(f"p({name})" for name in self.class_names)])
+        writer.writerows([*[*line.values()][:3], *line["probabilities"].values()] for line in lines)
+        return write_whole(path, lambda partial: partial.write_text(text.getvalue(), encoding="utf-8", newline=""))
 
 
 @runtime_checkable
@@ -93,18 +115,19 @@ def predict_inputs(
     parts = []
     with on_device(run.model, device) as model:
         model = in_precision(model, run.recipe.precision)
-        for split, files in _read(run, inputs, on_error or _raise):
+        for split, places in _read(run, inputs, on_error or _raise):
             probabilities = compute_logits(model, split, run.preprocess, device).softmax(1)
-            parts.append(Predicted(probabilities, run.classes, files))
+            files, rows = tuple(place.file for place in places), tuple(place.row for place in places)
+            parts.append(Predicted(probabilities, run.classes, files, rows))
             on_batch(parts[-1])
     if not parts:
         return Predicted(torch.zeros(0, len(run.classes)), run.classes)
-    files = tuple(path for part in parts for path in part.files)
-    return Predicted(torch.cat([part.probabilities for part in parts]), run.classes, files)
+    files, rows = tuple(path for part in parts for path in part.files), tuple(row for part in parts for row in part.rows)
+    return Predicted(torch.cat([part.probabilities for part in parts]), run.classes, files, rows)
 
 
-def _read(run: Predictor, inputs: Any, on_error: Callable[[ValueError], object]) -> Iterator[tuple[Split, tuple[Path, ...]]]:
-    """Return the inputs as splits, each with its files."""
+def _read(run: Predictor, inputs: Any, on_error: Callable[[ValueError], object]) -> Iterator[tuple[Split, Sequence[Place]]]:
+    """Return the inputs as splits, each with the places of its samples."""
     split = make_inputs(inputs, run.noun, run.shape, run.recipe)
     if split is not None:
         yield split, ()
@@ -113,7 +136,7 @@ def _read(run: Predictor, inputs: Any, on_error: Callable[[ValueError], object])
     for start in range(0, len(files), _FILES_AT_ONCE):
         readable, split = read_files(files[start : start + _FILES_AT_ONCE], run.noun, run.shape, run.recipe, on_error)
         if split is not None:
-            yield split, tuple(readable)
+            yield split, readable
 
 
 def _as_paths(inputs: Any, noun: str) -> list[Path]:

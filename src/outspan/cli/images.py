@@ -1,4 +1,4 @@
-"""Commands for image transforms: list them, apply them to a file, draw all of them."""
+"""Commands for transforms: list them, apply them to a file, show all of them."""
 
 import json
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outspan.cli.output import echo, echo_lines
+from outspan.cli.previews import apply_to_texts, gallery_of_texts
 from outspan.files import write_whole
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ def transforms_command(
 
 def _print_transforms(entries: Sequence["TransformInfo"]) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     console = Console()
     columns = ["transform", "input", "level 0 → ±1", "unit", "levels", "description"]
     columns = columns if console.width >= 150 else columns[:-1]  # there is no space for the description
-    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
+    table = Table(Column(columns[0], no_wrap=True), *columns[1:], box=None, header_style="bold", pad_edge=False)
     for entry in entries:
         ends = (entry.at_level_1, entry.at_level_minus_1)
         values = ", ".join(f"{end:g}" for end in ends if end is not None)
@@ -57,38 +58,84 @@ def _print_transforms(entries: Sequence["TransformInfo"]) -> None:
     console.print(table)
 
 
+_Column = Annotated[str, typer.Option(help="Name of the text column in a table.")]
+_Model = Annotated[str, typer.Option(help="Model whose tokenizer is used for texts. Default: one made from the texts.")]
+
+
 def apply_command(
-    image: Annotated[Path, typer.Argument(help="Input image.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Output image.")],
+    file: Annotated[Path, typer.Argument(help="Input image, .txt file or table of texts (.csv, .tsv, .jsonl).")],
     ops: Annotated[
         str, typer.Option(help='Comma-separated transforms with levels, applied in order, e.g. "rotate:0.5,invert".')
     ],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Output image. For texts, which need none: a file with a text per line.")
+    ] = None,
     partner: Annotated[Path | None, typer.Option(help="Second image for mixup and cutmix.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed for the position of cutout, cutmix and crops.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the position of cutout, cutmix and crops, and for texts.")] = 0,
+    rows: Annotated[int, typer.Option(min=1, help="Number of texts to print.")] = 5,
+    text_column: _Column = "text",
+    model: _Model = "",
 ) -> None:
-    """Apply transforms to one image. The result is the same as with Pillow.
+    """Apply transforms to one image, or print texts with what transforms change in them.
+
+    The result of an image is the same as with Pillow.
 
     Example: outspan apply cat.png -o out.png --ops "rotate:0.5,cutout:0.8"
+
+    Example: outspan apply reviews.csv --ops "word_swap:0.5,keyboard_typos:0.5"
     """
-    from outspan.data.image import read_image, write_image
-    from outspan.transforms.by_name import apply_ops, parse_ops
+    from outspan.data.inputs import noun_of_file
+    from outspan.transforms.by_name import parse_ops
 
     parse_ops(ops)  # a wrong name is refused before files are read
+    commands = {
+        "images": lambda: _apply_to_image(file, out, ops, partner, seed),
+        "texts": lambda: apply_to_texts(file, out, ops, column=text_column, model=model, rows=rows, seed=seed),
+    }
+    commands[noun_of_file(file)]()
+
+
+def _apply_to_image(image: Path, out: Path | None, ops: str, partner: Path | None, seed: int) -> None:
+    from outspan.data.image import read_image, write_image
+    from outspan.transforms.by_name import apply_ops
+
+    if out is None:
+        raise ValueError("-o is missing: pass the output image, e.g. -o out.png")
     first, second = read_image(image), None if partner is None else read_image(partner)
     write_image(apply_ops(first, ops, partner=second, seed=seed), out)
 
 
 def gallery_command(
-    out: Annotated[Path, typer.Option("-o", "--out", help="PNG file to write.")],
-    image: Annotated[Path | None, typer.Argument(help="Image to show. Default: an included photograph.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Image, .txt file or table whose first text is shown. Default: an included photograph."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="PNG file to write, for images.")] = None,
+    text_column: _Column = "text",
+    model: _Model = "",
 ) -> None:
-    """Draw every transform at several levels.
+    """Draw every transform of images at several levels, or print what every transform does to a text.
 
     Example: outspan gallery my.jpg -o gallery.png
+
+    Example: outspan gallery reviews.csv
     """
+    from outspan.data.inputs import noun_of_file
+
+    noun = "images" if file is None else noun_of_file(file)
+    commands = {
+        "images": lambda: _draw_gallery(file, out),
+        "texts": lambda: gallery_of_texts(file or Path(), column=text_column, model=model),
+    }
+    commands[noun]()
+
+
+def _draw_gallery(image: Path | None, out: Path | None) -> None:
     from outspan.data.image import example_image, read_image
     from outspan.figures.gallery import gallery
 
+    if out is None:
+        raise ValueError("-o is missing: pass the PNG file to write, e.g. -o gallery.png")
     if out.suffix.lower() != ".png":
         raise ValueError(f"{out}: must be a .png file, got {out.suffix!r}")
     figure = gallery(example_image() if image is None else read_image(image))

@@ -87,6 +87,17 @@ _FORMATS: Mapping[str, _Format] = MappingProxyType(
 )
 
 
+def noun_of_file(path: Path) -> str:
+    """Return what a file holds, by its name: "texts" for .txt files and tables, else "images"."""
+    of_texts = _FORMATS["texts"]
+    return ("images", "texts")[path.suffix.lower() in of_texts.suffixes or of_texts.has_rows(path)]
+
+
+def read_texts(path: Path, column: str) -> list[str]:
+    """Return the texts of a .txt file, which is one, or of a table, one per row."""
+    return read_text_column(path, column) if is_table(path) else [read_text(path)]
+
+
 def list_files(paths: Sequence[Path], noun: str) -> list[Path]:
     """Return the files of paths: a path that is a file, and all "images" or "texts" below a folder, sorted by name."""
     file_format, result = _FORMATS[noun], []

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from outspan.text.executor import apply as apply
     from outspan.text.models import load_classifier as load_classifier
     from outspan.text.models import load_tokenizer as load_tokenizer
+    from outspan.text.preview import transform_texts as transform_texts
     from outspan.text.segments import sentences as sentences
     from outspan.text.tokens import Encoded as Encoded
     from outspan.text.tokens import encode as encode
@@ -34,6 +35,7 @@ _MODULES = {
     "load_tokenizer": "models",
     "read_cache": "backtranslation",
     "sentences": "segments",
+    "transform_texts": "preview",
 }
 __all__ = [
     "Documents",
@@ -46,6 +48,7 @@ __all__ = [
     "load_tokenizer",
     "read_cache",
     "sentences",
+    "transform_texts",
 ]
 
 __getattr__, __dir__ = attach(__name__, {name: f"outspan.text.{module}" for name, module in _MODULES.items()})

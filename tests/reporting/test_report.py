@@ -86,6 +86,15 @@ def test_losses_before_and_after_are_those_of_the_model(run_folder):
     assert shown <= {f"{loss:.2f}" for loss in losses}
 
 
+def test_a_page_about_several_runs_shows_fewer_samples_of_each(run_folder):
+    alone = len(page_of(run_folder).of("img"))
+    for i in range(8):
+        shutil.copytree(run_folder, run_folder.parent / f"run{i}")
+    page = page_of(run_folder.parent)
+    assert len(page.of("section")) == 6
+    assert 0 < len(page.of("img")) < 6 * alone / 2
+
+
 def test_a_damaged_line_is_shown_and_the_rest_is_drawn(run_folder):
     path = run_folder / "metrics.jsonl"
     first, second = path.read_text().splitlines()

@@ -21,14 +21,13 @@ from outspan.policies.proposals import over_range, sequence
 from outspan.policies.table import build_policy
 from outspan.policies.targets import make_targets
 from outspan.reporting.page import charts, missing, paragraph, subsection
-from outspan.reporting.runs import RunResult
+from outspan.reporting.runs import Detail, RunResult
 from outspan.reporting.samples import TILES, show_augmented
 from outspan.training.compositions import fractions, mean_by_fifth, most_changed
 from outspan.training.trained import Trained
 from outspan.transforms.apply import apply
 
 _COUNT = 4  # samples that are shown with each composition
-_SHOWN = 5  # compositions that are chosen most often, and least often
 _LINES = 8  # of the chart that have a name
 _CORPUS = 200  # samples that are prepared: the frequencies of words, for texts, are those of these
 _LEAST = 0.2  # of the mean count that a composition needs, so that its rank is not chance
@@ -47,11 +46,11 @@ class Drawn:
     labels: list[str]  # the class of each sample
 
 
-def show_chosen(run: RunResult) -> Markup:
+def show_chosen(run: RunResult, detail: Detail) -> Markup:
     """Return what the policy of a run chose: compositions over the epochs, or strengths and weights, and examples."""
     title = "What was chosen"
     if run.lines:
-        return subsection(title, _over_time(run), _examples(run), _candidates(run))
+        return subsection(title, _over_time(run), _examples(run, detail.compositions), _candidates(run, detail.candidates))
     weights = _weights(run)
     if weights is not None:
         return subsection(title, weights)
@@ -119,7 +118,7 @@ def _series(rows: Sequence[Mapping[str, float]], key: str, name: str) -> Series:
     return Series(name, [row["epoch"] + 1 for row in kept], [row[key] for row in kept])
 
 
-def _examples(run: RunResult) -> Markup:
+def _examples(run: RunResult, count: int) -> Markup:
     """Return samples before and after the compositions that were chosen most and least often."""
     title = "The compositions chosen most and least often, on training samples"
     if run.trained is None or run.tested is None:
@@ -130,7 +129,7 @@ def _examples(run: RunResult) -> Markup:
             counts[name] = counts.get(name, 0) + int(entry["count"])
     enough = [name for name in counts if counts[name] >= _LEAST * sum(counts.values()) / len(counts)]
     ranked = [name for name in sorted(enough or counts, key=counts.__getitem__, reverse=True) if name != "none"]
-    most, least = ranked[:_SHOWN], ranked[_SHOWN:][-_SHOWN:]
+    most, least = ranked[:count], ranked[count:][-count:]
     parts = [paragraph("The losses are those of the trained model. The levels are drawn at random.", kind="muted")]
     for heading, names in (("Chosen most often", most), ("Chosen least often", least)):
         blocks = [_before_and_after(run, run.trained, run.tested.data, name, counts[name]) for name in names]
@@ -206,12 +205,12 @@ def _describe(plan: Plan, row: int) -> str:
     return " + ".join(plan.names[op] for op in plan.ops[row].tolist() if op >= 0) or "unchanged"
 
 
-def _candidates(run: RunResult) -> Markup:
+def _candidates(run: RunResult, count: int) -> Markup:
     """Return the candidates of some training samples, their losses, and the choice of the trained model."""
     title = "Candidates, their losses and the choice"
     if run.trained is None or run.tested is None:
         return missing(title, run.no_data, _HOW)
-    drawn = draw_candidates(run.trained, run.tested.data, 8)
+    drawn = draw_candidates(run.trained, run.tested.data, count)
     if drawn is None:
         return join([])
     noun, per_sample, nothing = run.trained.noun, drawn.losses.shape[1], Plan.of([[]] * len(drawn.labels))

@@ -8,9 +8,7 @@ from outspan.files import expand_home, write_whole
 from outspan.messages import shown
 from outspan.reporting.page import Section, build_page, paragraph, with_code
 from outspan.reporting.results import KINDS, MOST_RUNS, Options, Part, find_results, name_of
-from outspan.reporting.run_sections import WRONG
-
-_FEW = 12  # misclassified samples of each run, on a page about several results
+from outspan.reporting.runs import FEW, Detail
 
 
 def report(folder: Path | str, *, out: Path | str | None = None, data: Path | str | None = None) -> Path:
@@ -50,7 +48,7 @@ def make_page(folder: Path, data: str = "") -> str:
     found = find_results(folder)
     if not found:
         raise ValueError(f"{folder}: contains no result of outspan; pass {_describe_kinds()}")
-    options = Options(data, WRONG if len(found) == 1 else _FEW)
+    options = Options(data, Detail() if len(found) == 1 else FEW)
     parts = [kind.show(place, options) for kind, place in found]
     is_one = len(parts) == 1
     sections = [Section("Result" if is_one else part.title, part.content) for part in parts]

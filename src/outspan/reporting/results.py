@@ -11,20 +11,20 @@ from outspan.comparison.stored import load_comparison
 from outspan.figures.markup import Markup
 from outspan.reporting.comparisons import comparison_sections
 from outspan.reporting.measurements import show_measurement
-from outspan.reporting.run_sections import WRONG, describe_accuracy, run_sections
-from outspan.reporting.runs import is_run, read_run
+from outspan.reporting.run_sections import describe_accuracy, run_sections
+from outspan.reporting.runs import Detail, is_run, read_run
 from outspan.reporting.stored import Stored, show_file
 from outspan.reporting.studies import show_compositions, show_core, show_mixup
 
-MOST_RUNS = 10  # of a folder with several results
+MOST_RUNS = 6  # of a folder with several results
 
 
 @dataclass(frozen=True)
 class Options:
     """What a report reads besides the folder, and how much it shows."""
 
-    data: str = ""  # used instead of the data of the runs
-    wrong: int = WRONG  # misclassified samples that are shown for each run
+    data: str  # used instead of the data of the runs, unless it is ""
+    detail: Detail
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Kind:
 
 def _show_run(folder: Path, options: Options) -> Part:
     run = read_run(folder, options.data)
-    return Part(f"Run: {name_of(folder)}", describe_accuracy(run), run_sections(run, wrong=options.wrong))
+    return Part(f"Run: {name_of(folder)}", describe_accuracy(run), run_sections(run, options.detail))
 
 
 def _show_comparison(folder: Path, options: Options) -> Part:

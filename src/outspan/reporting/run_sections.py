@@ -7,11 +7,10 @@ from outspan.figures.charts import Axis, Series, bar_chart, line_chart
 from outspan.figures.markup import Cell, Markup, element, join, table
 from outspan.reporting.chosen import show_chosen
 from outspan.reporting.page import charts, missing, paragraph, subsection
-from outspan.reporting.runs import RunResult
+from outspan.reporting.runs import Detail, RunResult
 from outspan.reporting.samples import TILES, name_of, show_samples
 from outspan.training.evaluate import Evaluation
 
-WRONG = 48  # test samples that are shown
 _MATRIX = 30  # classes up to which the whole confusion matrix is shown
 _LISTED = 60  # confusions that are listed otherwise
 _METRICS = {
@@ -45,16 +44,16 @@ def describe_run(run: RunResult) -> Markup:
     return paragraph(element("strong", accuracy), sentence, highest, progress, kind="answer")
 
 
-def run_sections(run: RunResult, *, wrong: int = WRONG) -> Markup:
-    """Return all sections of a run, below headings of level 3. `wrong` is the number of test samples to show."""
+def run_sections(run: RunResult, detail: Detail) -> Markup:
+    """Return all sections of a run, below headings of level 3."""
     parts: list[Markup] = [describe_run(run), _curves(run)]
     how = join(["Run ", element("code", f"outspan report {run.folder} --data PATH"), " with the path of its data."])
     if run.evaluation is None:
         parts.append(missing("Accuracy by class, confusion, calibration, wrong predictions", run.no_data, how))
     else:
         parts += [_scores(run.evaluation, run), _confusion(run.evaluation), _calibration(run.evaluation)]
-        parts.append(_wrong(run.evaluation, wrong))
-    parts += [show_chosen(run), _cost(run), _recipe(run)]
+        parts.append(_wrong(run.evaluation, detail.wrong))
+    parts += [show_chosen(run, detail), _cost(run), _recipe(run)]
     return join(parts)
 
 

@@ -21,6 +21,18 @@ MOST_SAMPLES = 10_000  # that are evaluated for a report; more are evenly spaced
 
 
 @dataclass(frozen=True)
+class Detail:
+    """How many samples a report shows for each run. A page about several results shows fewer, so that it stays small."""
+
+    wrong: int = 48  # misclassified test samples
+    compositions: int = 5  # that are chosen most often, and least often
+    candidates: int = 8  # training samples whose candidates are shown
+
+
+FEW = Detail(wrong=12, compositions=2, candidates=3)
+
+
+@dataclass(frozen=True)
 class Metrics:
     """The rows of a run's metrics, one per epoch, and the lines of the file that are damaged."""
 

@@ -1,5 +1,6 @@
 """The progress of a run: the printed lines, and interruptions."""
 
+import itertools
 import os
 import re
 import signal
@@ -73,3 +74,17 @@ def test_under_nohup_a_closed_terminal_does_not_stop_a_run():
             assert not on_step(Progress(1, 9, epochs=1, loss=0.0, samples=1))
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_the_time_of_the_run_is_printed_once_after_a_few_steps(monkeypatch, capsys):
+    """The clock advances 2 s with every reading."""
+    clock = itertools.count(0, 2)
+    with training_progress(reads=True) as on_step:
+        on_step.begin("a run")
+        monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
+        for step in range(1, 20):
+            on_step(Progress(step, 400, epochs=10, loss=0.0, samples=0, message="one"))
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "per epoch" in line]
+    assert re.fullmatch(
+        r"about [\d.]+ (s|min) per epoch, \d+ min in all, \d+ min left, without evaluation; [\d.]+ GB of .*", line
+    )

@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import save_file
 
-from made import make_official
+from made import make_folder, make_official
+from outspan import models
 from outspan.config import build_recipe, read_changes, read_recipe, scaled
 from outspan.training import Stopped
 from outspan.training.logits import accuracy
@@ -64,6 +66,19 @@ def test_a_recipe_runs_with_its_own_model(path, official, tmp_path, monkeypatch,
     """The recipe's model at its full width, on a few images, so that a CPU can run it."""
     monkeypatch.setenv("OUTSPAN_DATA", str(official(read_recipe(path).data)))
     check_training(path, ["batch=3"], 1e-5, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["photos", "photos-cpu"])
+@pytest.mark.filterwarnings("ignore:the images are enlarged")
+def test_the_recipes_for_photographs_fine_tune_on_a_folder(name, tmp_path, one_thread):
+    model = models.build("resnet-18", (3, 32, 32), 1000)
+    save_file(model.state_dict(), tmp_path / "weights")
+    make_folder(tmp_path / "folder", train=8, test=2)
+    changes = {"data": str(tmp_path / "folder"), "model": "resnet-18", "weights": str(tmp_path / "weights"), "size": 32}
+    summary = train(f"recipes/{name}.toml", out=tmp_path / "run", **changes, epochs=2, batch=8)
+    assert summary.steps == 4
+    start, end = model[0].weight, load_run(tmp_path / "run")[0].model[0].weight
+    assert 0 < (start - end).abs().max() < 0.01  # it has begun from the weights, and was unfrozen
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)

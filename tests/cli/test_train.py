@@ -1,5 +1,6 @@
 """The command `outspan train`: its output, its errors, and interruptions."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from outspan.cli import output, progress
+from outspan.comparison import timing
 from outspan.training import checkpoint
 
 
@@ -116,3 +118,34 @@ def test_ctrl_c_saves_a_checkpoint(tiny, tmp_path):
     assert "Traceback" not in err
     step = checkpoint.load(out)[1]["step"]
     assert f"stopped at step {step} of 3000000" in err
+
+
+def test_a_dry_run_prints_what_would_be_trained_and_writes_nothing(tiny, tmp_path, run, monkeypatch):
+    monkeypatch.setattr(timing, "_ROUND_SECONDS", 0.0)
+    arguments = ("--data", tiny, "--model", "mlp", "--policy", "random", "--set", "epochs=3", "--set", "batch=20", "-o")
+    printed = run("train", "--dry-run", *arguments, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert re.search(r"60 train and \d+ test images, \d+ classes, .*; model mlp, [\d,]+ parameters; policy random", printed)
+    assert {'model = "mlp"', 'policy = "random"', "epochs = 3", "batch = 20"} <= set(printed.splitlines())
+    assert "9 steps, 3 epochs of 3 steps" in printed
+    assert re.search(r"about [\d.]+ s per epoch, [\d.]+ s in all, without evaluation", printed)
+    assert re.search(r"a step with policy random takes \d+\.\d\d times as long as one without augmentation", printed)
+    assert "nothing was written" in printed
+    run("train", *arguments, tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    assert "contains a run, which would be resumed if" in run("train", "--dry-run", *arguments, tmp_path / "run")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert "unknown key 'epoch'" in run("train", "--dry-run", *arguments, tmp_path / "run", "--set", "epoch=1", code=2)
+
+
+def test_the_best_epoch_is_printed_and_used(tiny, tmp_path, run):
+    keys = ("epochs=20", "batch=20", "validation=10", "patience=1")
+    changes = [part for key in keys for part in ("--set", key)]
+    printed = run("train", "--data", tiny, "--model", "mlp", "--policy", "none", *changes, "-o", tmp_path)
+    assert re.search(r"test accuracy [\d.]+ % after (epoch \d+, where it stopped early|the last epoch) \(", printed)
+    best = re.search(r"best epoch by validation: (\d+) \(validation [\d.]+ %, test ([\d.]+) %\)", printed)
+    assert best is not None
+    evaluated = run("evaluate", tmp_path, "--best")
+    assert f"with the weights of the best epoch by validation (step {3 * int(best[1])})" in evaluated
+    assert re.search(rf"accuracy +{best[2]} ", evaluated)
+    assert "is not there (available: cpu" in run("evaluate", tmp_path, "--device", "cuda:9", code=2)

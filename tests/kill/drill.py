@@ -132,6 +132,11 @@ SCENARIOS: Mapping[str, Callable[[Path], Arguments]] = {
         *("--set", "finish=0.2", "--set", "ema=0.9", "--set", "strength=0.8", "--set", "skip=0.4"),
         *("--set", "by_confidence=0.5", "--set", "label_smoothing=0.1"),
     ],
+    "early stopping": lambda root: [
+        *("train", "--data", str(digits(root)), "--model", "wide_resnet-10-1", "--policy", "random"),
+        *("--set", "epochs=12", "--set", "batch=32", "--set", "validation=30", "--set", "patience=2", "--set", "ema=0.5"),
+        *("--set", "freeze=all but head", "--set", "unfreeze=2", "--set", "layer_decay=0.7", "--set", "precision=bf16"),
+    ],
     "folder": lambda root: [
         *("train", "--data", str(images(root)), "--model", "convnet", "--policy", "random"),
         *("--set", "size=8", "--set", "epochs=2", "--set", "batch=50", "--set", "crop=resized"),
@@ -283,12 +288,19 @@ def content(folder: Path) -> Iterator[tuple[str, Any]]:
             yield name, re.sub(r'"seconds": [0-9.e-]+', "", path.read_text())
     if checkpoint.has_checkpoints(folder):
         yield ".", state(folder)
+    if (folder / checkpoint.BEST_FILE).exists():
+        yield checkpoint.BEST_FILE, in_bytes(checkpoint.read(folder / checkpoint.BEST_FILE))
 
 
 def state(folder: Path) -> tuple[bytes, str]:
     """Return a checkpoint's tensors and metadata, without the training time."""
     loaded = checkpoint.load(folder)
     assert loaded is not None
+    return in_bytes(loaded)
+
+
+def in_bytes(loaded: checkpoint.Checkpoint) -> tuple[bytes, str]:
+    """Return what a checkpoint contains, without the training time."""
     return safetensors.torch.save(loaded[0]), json.dumps({**loaded[1], "seconds": 0}, sort_keys=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +13,16 @@ from typing import TYPE_CHECKING, Any
 from outspan.children import launched_rank
 from outspan.cli.output import echo
 
+try:
+    import resource
+except ModuleNotFoundError:  # Windows
+    resource = None
+
 if TYPE_CHECKING:
     from outspan.training import Progress
 
+_ESTIMATE_AFTER, _ESTIMATE_STEPS = 3.0, 5  # seconds and steps, after the first one, that are timed
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 _PAUSE = 30.0  # seconds between two lines of a command without a terminal
 _SAME_REQUEST = 1.0  # seconds after a signal in which another one is the same request: a terminal and a launcher send both
 _previous_line = time.perf_counter()  # when the previous line was printed, or when the command began
@@ -69,6 +77,8 @@ class TrainingProgress:
     def __init__(self, title: str, bar: Any, interruption: _Interruption) -> None:
         self._title, self._bar, self._interruption = title, bar, interruption
         self._began, self._samples, self.has_begun = time.perf_counter(), 0, False
+        self._first: tuple[float, float] | None = None  # the time after the first step of this start, and its number
+        self._is_estimated = False
 
     def begin(self, description: str) -> None:
         """Print a description of the run. From here on, ranks stop together: one that ends at once would stop the others."""
@@ -81,11 +91,51 @@ class TrainingProgress:
     def __call__(self, progress: Progress) -> bool:
         self._interruption.at_once = False
         self._samples += progress.samples
+        self._estimate(progress)
         message = progress.message or _describe(progress, self._samples / (time.perf_counter() - self._began))
         self._bar.update(self._bar.task_ids[0], completed=progress.step, total=progress.steps, message=message)
         if self._bar.disable and not launched_rank():
             _print_sometimes(f"{self._title}  {progress.step / progress.steps:.0%}  {message}".strip())
         return self._interruption.requested
+
+    def _estimate(self, progress: Progress) -> None:
+        """Print once, after a few steps, how long the run will take. The first step is left out: it is slower."""
+        if self._is_estimated or not self.has_begun or launched_rank():
+            return
+        now = time.perf_counter()
+        if self._first is None:
+            self._first = now, progress.step
+            return
+        seconds, steps = now - self._first[0], progress.step - self._first[1]
+        if seconds < _ESTIMATE_AFTER or steps < _ESTIMATE_STEPS:
+            return
+        self._is_estimated = True
+        step = seconds / steps
+        epoch, whole = describe_seconds(step * progress.steps / progress.epochs), describe_seconds(step * progress.steps)
+        left = describe_seconds(step * (progress.steps - progress.step))
+        line = f"about {epoch} per epoch, {whole} in all, {left} left, without evaluation; {describe_memory()}"
+        self._bar.console.print(line, highlight=False) if not self._bar.disable else echo(line, err=True)
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a duration in the unit that suits it.
+
+    >>> [describe_seconds(value) for value in (0.25, 99.6, 300, 9_000, 400_000)]
+    ['0.25 s', '100 s', '5 min', '2.5 h', '111 h']
+    """
+    value, unit = (seconds, "s") if seconds < 100 else (seconds / 60, "min") if seconds < 6_000 else (seconds / 3_600, "h")
+    return f"{value:.2g} {unit}" if value < 10 else f"{value:.0f} {unit}"
+
+
+def describe_memory() -> str:
+    """Return the largest memory so far of this process, and that of tensors on the GPU if it is used."""
+    import torch
+
+    used = [] if resource is None else [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT]
+    parts = [f"{value / 1e9:.2g} GB of memory" for value in used]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        parts.append(f"{torch.cuda.max_memory_allocated() / 1e9:.2g} GB on the GPU")
+    return ", ".join(parts)
 
 
 @contextmanager

@@ -1,14 +1,17 @@
 """The command train."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from outspan.children import launched_rank
 from outspan.cli.options import DATA_HELP, MODEL_HELP, Device, RecipeFile, Set, SkipBad, as_changes
 from outspan.cli.output import echo, wait_for_first_process
-from outspan.cli.progress import training_progress
+from outspan.cli.progress import describe_seconds, training_progress
+
+if TYPE_CHECKING:
+    from outspan.config import Recipe
 
 
 def train_command(
@@ -49,6 +52,9 @@ def train_command(
             help="Also log metrics and example images to tensorboard or wandb (Weights & Biases); separate both by a comma."
         ),
     ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be trained and how long it would take. Writes no run.")
+    ] = False,
 ) -> None:
     """Train a classifier, or resume the run in the output folder.
 
@@ -73,18 +79,19 @@ def train_command(
         raise
     if not launched_rank():
         warn_ignored_keys(read_changes(changes or []), built, [built.policy])
+    machine = {"device": device, "workers": workers, "channels_last": channels_last, "skip_bad": skip_bad}
+    if dry_run:
+        _print_dry_run(scaled(built, scale), out, **machine)
+        return
     with training_progress(reads=True) as on_step:
         summary = train(
             scaled(built, scale),
             out=out,
-            device=device,
-            workers=workers,
-            channels_last=channels_last,
             compile=compile,
             graphs=graphs,
             deterministic=deterministic,
             track=track,
-            skip_bad=skip_bad,
+            **machine,
             on_begin=on_step.begin,
             on_step=on_step,
         )
@@ -98,3 +105,23 @@ def train_command(
         echo(f"best epoch by validation: {best.epoch + 1} ({accuracies}); evaluate and predict use its weights with --best")
     if summary.accuracy <= summary.chance:
         echo(f"Not above the majority-class baseline ({100 * summary.chance:.2f} %).")
+
+
+def _print_dry_run(recipe: "Recipe", out: Path, **machine: Any) -> None:
+    from outspan.comparison.dry_run import dry_run
+    from outspan.config import write_recipe
+
+    with training_progress("timing a few steps", reads=True) as on_step:
+        result = dry_run(recipe, out=out, on_step=on_step, **machine)
+    step, policy = result.step_seconds[recipe.policy], result.recipe.policy
+    echo(result.description)
+    echo("recipe, without the keys that have their defaults:")
+    for line in write_recipe(result.recipe).splitlines():
+        echo(line)
+    echo(f"{result.steps:,} steps, {result.steps / result.epoch_steps:g} epochs of {result.epoch_steps:,} steps")
+    epoch, whole = describe_seconds(step * result.epoch_steps), describe_seconds(result.seconds)
+    echo(f"about {epoch} per epoch, {whole} in all, without evaluation (a few steps were timed: {1000 * step:.3g} ms per step)")
+    if policy != "none":
+        echo(f"a step with policy {policy} takes {result.cost:.2f} times as long as one without augmentation")
+    where = f"; {out} contains a run, which would be resumed if its recipe and data are the same" if result.has_begun else ""
+    echo(f"nothing was written{where}")

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +33,25 @@ def measure_steps(
     device: str,
     threads: int | None = None,
     on_step: OnStep | None = None,
+    is_quick: bool = False,
+    channels_last: bool | None = None,
 ) -> dict[str, float]:
     """Return the seconds that a training step of each policy takes: data, augmentation and learning, not evaluation.
 
     `threads` is the number of CPU threads of the runs, by default that of this process. Nothing is written to `folder`.
+    `is_quick` times a few steps only, for an estimate.
     """
+    plan = _QUICK if is_quick else _Plan(_ROUNDS, 5, _WARM_UP)
+    options = Options(torch.device(device), channels_last=channels_last)
     rounds, times = itertools.count(1), dict[str, float]()
 
     def report(name: str) -> None:
-        if on_step is not None and on_step(Progress(next(rounds), _ROUNDS * len(recipes), message=name)):
+        if on_step is not None and on_step(Progress(next(rounds), plan.rounds * len(recipes), message=name)):
             raise Stopped("stopped while the steps were timed; run the same command again")
 
     with _use_threads(threads), use_algorithms(deterministic=False):
         while missing := {name: recipe for name, recipe in recipes.items() if name not in times}:
-            times |= _time_together(missing, data, folder, torch.device(device), report)
+            times |= _time_together(missing, data, folder, options, plan, report)
             gc.collect()  # a run refers to itself: without this, its model would stay in memory while the next is timed
     return times
 
@@ -61,7 +67,12 @@ def _use_threads(count: int | None) -> Iterator[None]:
 
 
 def _time_together(
-    recipes: Mapping[str, Recipe], data: Data, folder: Path, device: torch.device, report: Callable[[str], None]
+    recipes: Mapping[str, Recipe],
+    data: Data,
+    folder: Path,
+    options: Options,
+    plan: "_Plan",
+    report: Callable[[str], None],
 ) -> dict[str, float]:
     """Time all policies in turns, or only the first one. At the end, also after an error, no process that reads is left.
 
@@ -73,11 +84,11 @@ def _time_together(
     with ExitStack() as stack:
         for name, recipe in recipes.items():
             with _policy_in_errors(name):
-                timers[name] = timer = stack.enter_context(closing(_Timer(recipe, data, folder / name, device)))
+                timers[name] = timer = stack.enter_context(closing(_Timer(recipe, data, folder / name, options, plan)))
                 timer.warm_up()
-            if timer.has_readers or device.type != "cpu":
+            if timer.has_readers or options.device.type != "cpu":
                 break
-        for name, timer in list(timers.items()) * _ROUNDS:
+        for name, timer in list(timers.items()) * plan.rounds:
             with _policy_in_errors(name):
                 timer.time_round()
             report(name)
@@ -92,14 +103,26 @@ def _policy_in_errors(name: str) -> Iterator[None]:
         raise ValueError(f"{name}: its step could not be timed ({first_line(error)})") from None
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """How many steps are timed."""
+
+    rounds: int  # per policy
+    steps: int  # per round, at least
+    warm_up: int
+
+
+_QUICK = _Plan(rounds=3, steps=2, warm_up=2)
+
+
 class _Timer:
     """A run that is stepped only to be timed. It writes no files."""
 
-    def __init__(self, recipe: Recipe, data: Data, folder: Path, device: torch.device) -> None:
-        self.run = Run(build_setup(with_absolute_paths(recipe), data, Options(device)), folder, device)
+    def __init__(self, recipe: Recipe, data: Data, folder: Path, options: Options, plan: _Plan) -> None:
+        self.run = Run(build_setup(with_absolute_paths(recipe), data, options), folder, options.device)
         self.end = max(1, int((1 - recipe.finish) * self.run.steps))  # the finish is cheaper than the other steps
         self.batches = self._batches()
-        self.steps = 5  # per round
+        self.steps, self.warm_up_steps = plan.steps, plan.warm_up  # per round, and before the first
         self.rounds: list[float] = []  # the mean seconds of a step in each round
         self.has_readers = False  # whether processes read the data
 
@@ -111,7 +134,7 @@ class _Timer:
     def warm_up(self) -> None:
         """Take the first steps, and choose the number of steps of a round."""
         others = set(multiprocessing.active_children())
-        self._take_steps(_WARM_UP)
+        self._take_steps(self.warm_up_steps)
         self.has_readers = not others.issuperset(multiprocessing.active_children())
         self.steps = max(self.steps, round(_ROUND_SECONDS / self._take_steps(self.steps)))
 

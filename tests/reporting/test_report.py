@@ -215,6 +215,15 @@ def test_the_command_writes_the_page(compared, tmp_path, run):
     assert json.loads((compared / "comparison.json").read_text())["chance"] > 0
 
 
+def test_there_is_no_heading_without_compositions(digits, tmp_path):
+    outspan.train(
+        data=digits, policy="uncertain", out=tmp_path / "run", device="cpu", **{**KEYS, "transforms": "rotate", "depth": 1}
+    )
+    text = page_of(tmp_path / "run").text
+    assert "Chosen most often" in text
+    assert "Chosen least often" not in text
+
+
 def test_a_picture_of_candidates_and_their_losses(trained, digits, tmp_path, run):
     run("candidates", trained, "-o", tmp_path / "c.png", "--count", 3)
     assert pixels(tmp_path / "c.png").shape[0] > 300

@@ -133,7 +133,7 @@ def _examples(run: RunResult, count: int) -> Markup:
     parts = [paragraph("The losses are those of the trained model. The levels are drawn at random.", kind="muted")]
     for heading, names in (("Chosen most often", most), ("Chosen least often", least)):
         blocks = [_before_and_after(run, run.trained, run.tested.data, name, counts[name]) for name in names]
-        parts.append(subsection(heading, blocks, level=4))
+        parts += [subsection(heading, blocks, level=4)] if blocks else []
     return subsection(title, parts)
 
 

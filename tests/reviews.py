@@ -1,5 +1,7 @@
 """Reviews made of a few words, and a tiny BERT with random weights."""
 
+import json
+
 import numpy as np
 import torch
 
@@ -70,6 +72,8 @@ def write_model(folder, *, layers: int = 1, positions: int = 64, hidden: int = 1
     tokenizer.enable_truncation(8)  # as in some published files; outspan must ignore it
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
+    if not lowercase:  # transformers would set the normalizer to lower case
+        (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False, "tokenizer_class": "BertTokenizer"}))
     config = BertConfig(
         vocab_size=len(WORDS), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=2,
         intermediate_size=2 * hidden, max_position_embeddings=positions, pad_token_id=0,

@@ -33,7 +33,7 @@ ROWS = [
     {"policies"},
     {"dropin", "training"},
     {"comparison", "measurement", "theory", "integrations"},
-    {"lightning"},
+    {"lightning", "transformers"},
     {"reproduce", "reporting"},
     {"cli", "__main__"},
 ]

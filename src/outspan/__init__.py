@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from outspan import rng as rng
     from outspan import text as text
     from outspan import theory as theory
+    from outspan import transformers as transformers
     from outspan.comparison.policies import compare as compare
     from outspan.comparison.result import Comparison as Comparison
     from outspan.config import Recipe as Recipe
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    **{name: f"outspan.{name}" for name in ("dropin", "lightning", "rng", "text", "theory")},
+    **{name: f"outspan.{name}" for name in ("dropin", "lightning", "rng", "text", "theory", "transformers")},
     "Recipe": "outspan.config",
     "train": "outspan.training.train",
     "EpochReport": "outspan.training.trackers",
@@ -176,6 +177,7 @@ __all__ = [
     "text",
     "theory",
     "train",
+    "transformers",
     "trivialaugment",
     "uniform",
     "uniformaugment",

@@ -135,8 +135,13 @@ def _turn(file: Image.Image) -> Image.Transpose | None:
 def read_fitted(path: ImageFile, height: int, width: int, pixels: Pixels = RGB) -> UInt8[Tensor, "C H W"]:
     """Return an image: the largest centered box with the aspect ratio of this size, resized."""
     with opened(path) as file:
-        image = convert(file, pixels)
-        return to_tensor(image.resize((width, height), _FILTER, center_box(image.width, image.height, width, height)))
+        return to_tensor(fit(file, height, width, pixels))
+
+
+def fit(file: Image.Image, height: int, width: int, pixels: Pixels = RGB) -> Image.Image:
+    """Return the largest centered box with the aspect ratio of this size, resized."""
+    image = convert(file, pixels)
+    return image.resize((width, height), _FILTER, center_box(image.width, image.height, width, height))
 
 
 def read_cropped(path: ImageFile, size: int, place: list[float], pixels: Pixels = RGB) -> UInt8[Tensor, "C H W"]:

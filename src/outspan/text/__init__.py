@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from outspan.text.documents import Documents as Documents
     from outspan.text.executor import PadTokens as PadTokens
     from outspan.text.executor import apply as apply
+    from outspan.text.models import Classifier as Classifier
     from outspan.text.models import load_classifier as load_classifier
     from outspan.text.models import load_tokenizer as load_tokenizer
     from outspan.text.preview import transform_texts as transform_texts
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from outspan.text.tokens import encode as encode
 
 _MODULES = {
+    "Classifier": "models",
     "Documents": "documents",
     "Encoded": "tokens",
     "PadTokens": "executor",
@@ -38,6 +40,7 @@ _MODULES = {
     "transform_texts": "preview",
 }
 __all__ = [
+    "Classifier",
     "Documents",
     "Encoded",
     "PadTokens",

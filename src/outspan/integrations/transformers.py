@@ -1,0 +1,157 @@
+"""A trainer of Hugging Face transformers that augments its training batches with a policy."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from outspan.integrations.collators import ImageCollator, TokenizedTexts
+from outspan.integrations.policies import check_policy, policy_state, restore_policy
+from outspan.models.outputs import read_logits
+from outspan.policies.protocols import LearningPolicy, Policy
+from outspan.transforms.normalize import DEFAULT_PREPROCESS
+
+try:
+    from transformers import Trainer
+except ImportError:
+    raise ImportError("outspan.transformers needs transformers and accelerate: pip install 'outspan[huggingface]'") from None
+
+_STATE = "outspan"  # the key of the policy's state in trainer_state.json
+
+
+_TRAINER: Any = object  # the class that the mixin is combined with
+
+
+class Augmenting(_TRAINER):
+    """A mixin that makes a trainer of transformers augment its training batches: `class Mine(Augmenting, MyTrainer)`.
+
+    A training batch has uint8 images [B, C, H, W], or the rows of `TokenizedTexts`, and `labels`. The policy replaces both, so
+    the model gets the inputs that it takes, and the loss gets soft targets [B, classes]. Bytes are normalized for
+    evaluation, too, without augmentation. All other batches are unchanged.
+
+    The draws depend on the policy's seed and on the step: the trainer's `global_step` times `gradient_accumulation_steps`, plus
+    the number of the batch since the last update. The state of a policy that learns is in `trainer_state.json`.
+    """
+
+    def __init__(self, *args: Any, policy: Policy, **kwargs: Any) -> None:
+        self.policy = check_policy(policy)
+        self._update, self._batch = -1, 0  # the update that this batch is part of, and the number of the batch in it
+        self._learned = False  # whether the policy has read the losses of this batch
+        self._samples: int | None = None  # of this training batch, before augmentation; None: no training batch
+        super().__init__(*args, **kwargs)
+        if self.compute_loss_func is None:
+            self.compute_loss_func = self._compute_loss
+        if isinstance(self.data_collator, ImageCollator):
+            self.args.remove_unused_columns = False  # the trainer would remove the images, which no model takes
+        smoothing = getattr(policy, "label_smoothing", None)
+        if smoothing not in (None, self.args.label_smoothing_factor):
+            problem = f"the policy's label_smoothing must be that of the losses, {self.args.label_smoothing_factor:g}"
+            raise ValueError(f"{problem} (label_smoothing_factor of TrainingArguments), got {smoothing:g}")
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train, or resume, as the trainer does."""
+        self._update = -1
+        return super().train(*args, **kwargs)
+
+    def get_train_dataloader(self) -> Any:
+        """Return the loader of the training batches; `TokenizedTexts` have their own collator."""
+        own = self.data_collator
+        if isinstance(self.train_dataset, TokenizedTexts):
+            self.data_collator = self.train_dataset.collate
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.data_collator = own
+
+    def training_step(self, model: Any, inputs: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
+        """Augment a batch and train on it."""
+        if self._update == -1 and _STATE in self.state.stateful_callbacks:
+            state, expected = self.state.stateful_callbacks[_STATE], policy_state(self.policy)
+            restore_policy(self.policy, {name: _as_tensor(value, expected.get(name)) for name, value in state.items()})
+        self._batch = self._batch + 1 if self.state.global_step == self._update else 0
+        self._update, self._learned, self._samples = self.state.global_step, False, len(inputs["labels"])
+        inputs = self._augment(self._prepare_inputs(inputs))
+        try:
+            loss = super().training_step(model, inputs, *args, **kwargs)
+        finally:
+            self._samples = None
+        if isinstance(self.policy, LearningPolicy) and not self._learned:
+            how = "call trainer.learn(losses), with one loss per sample, in compute_loss or compute_loss_func"
+            raise ValueError(f"{type(self.policy).__name__} learns from the losses of each batch, and got none: {how}")
+        return loss
+
+    def prediction_step(self, model: Any, inputs: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+        """Evaluate a batch. Bytes are normalized as in training."""
+        name = _main_input(self.model)
+        if _are_bytes(inputs.get(name)):
+            inputs = self._prepare_inputs(inputs)
+            preprocess = getattr(self.policy, "preprocess", None) or DEFAULT_PREPROCESS
+            inputs = {**inputs, name: preprocess(inputs[name])}
+        return super().prediction_step(model, inputs, *args, **kwargs)
+
+    def learn(self, losses: Tensor) -> None:
+        """Let a policy that learns read the losses of the training batch, one per sample. The default loss does this itself."""
+        if isinstance(self.policy, LearningPolicy):
+            self.policy.learn(losses.detach(), step=self._step)
+            self._learned = True
+
+    @property
+    def _step(self) -> int:
+        return self._update * self.args.gradient_accumulation_steps + self._batch
+
+    def _augment(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return a training batch with augmented inputs and soft targets."""
+        labels, data, name = inputs["labels"], self.train_dataset, _main_input(self.model)
+        is_text = isinstance(data, TokenizedTexts)
+        if not is_text and name not in inputs:
+            raise ValueError(f"the batch has no {name!r}, which the model takes (elements: {', '.join(inputs)})")
+        own = data.inputs(inputs) if is_text else inputs[name]
+        with self.compute_loss_context_manager():  # candidates are scored as the model trains
+            result = self.policy(own, labels, step=self._step)
+        if is_text:
+            return {**data.arguments(result.inputs), "labels": result.targets}
+        return {**inputs, name: result.inputs, "labels": result.targets}
+
+    def _compute_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+        """Return the cross entropy, scaled as the trainer expects it: the mean over all batches of an update."""
+        smoothing = self.args.label_smoothing_factor
+        losses = cross_entropy(read_logits(outputs), labels, reduction="none", label_smoothing=smoothing)
+        if self._samples is None:
+            return losses.mean()
+        self.learn(losses)
+        if num_items_in_batch is None:
+            return losses.mean() / self.current_gradient_accumulation_steps
+        return losses.mean() * self._samples / num_items_in_batch
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
+        if state := policy_state(self.policy):
+            self.state.stateful_callbacks[_STATE] = {name: tensor.tolist() for name, tensor in state.items()}
+        return super()._save_checkpoint(*args, **kwargs)
+
+
+class AugmentedTrainer(Augmenting, Trainer):
+    """The `Trainer` of transformers with augmentation: it takes one more argument, the policy.
+
+    Example::
+
+        policy = outspan.Plain(outspan.natural(), classes=10, preprocess=normalize)
+        trainer = AugmentedTrainer(model, args, train_dataset=data, data_collator=ImageCollator((224, 224)), policy=policy)
+    """
+
+
+def _main_input(model: Any) -> str:
+    return getattr(model, "main_input_name", "pixel_values")
+
+
+def _are_bytes(images: object) -> bool:
+    return isinstance(images, Tensor) and images.dtype == torch.uint8
+
+
+def _as_tensor(value: Any, expected: Tensor | None) -> Tensor:
+    """Return a tensor of a checkpoint, of the type that the policy expects; numbers are stored exactly."""
+    if expected is None:
+        return torch.tensor(value)
+    tensor = torch.tensor(value, dtype=expected.dtype)
+    return tensor.view_as(expected) if tensor.numel() == expected.numel() else tensor  # a list has no shape if it is empty

@@ -26,7 +26,7 @@ def test_the_result_agrees_with_the_runs_and_the_stored_file(tiny, tmp_path):
         assert entry.mean == pytest.approx(sum(entry.accuracies) / 2)
     stored = json.loads((out / "comparison.json").read_text())
     assert stored == result.as_dict()
-    assert set(stored) == {"recipe", "equal", "metric", "seeds", "policies", "budgets", "differences", "warnings"}
+    assert set(stored) == {"recipe", "equal", "metric", "seeds", "chance", "policies", "budgets", "differences", "warnings"}
     assert set(stored["policies"]["none"]) == {"test_accuracy", "mean", "std", "steps", "epochs", "seconds"}
     assert {"policy", "seed"}.isdisjoint(stored["recipe"])
     assert len(result.figure().axes[0].get_lines()) == 2

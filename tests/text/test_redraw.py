@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from outspan import Auto, Plain, Plan, Uncertain, sequence, train, uniform
@@ -23,8 +24,8 @@ class Reader(torch.nn.Module):
         return torch.stack([-total, total], 1) / 100
 
 
-def batch_of(texts, tokenizer):
-    split = encode(Documents(texts, torch.arange(len(texts)) % 2), tokenizer, length=16)
+def batch_of(texts, tokenizer, length=16):
+    split = encode(Documents(texts, torch.arange(len(texts)) % 2), tokenizer, length=length)
     return next(split.batches([torch.arange(len(texts))], torch.device("cpu")))
 
 
@@ -75,6 +76,17 @@ def replace_redraw(preprocess: PadTokens):
             preprocess.check(inputs)
 
     return Once()
+
+
+def test_the_longest_text_can_become_shorter(tokenizer):
+    """Its first draw determined the width of the batch."""
+    passages, _ = batch_of(["the film was very dull. a lovely story. great music! " * 2, "the film"], tokenizer, length=48)
+    crop = Plan.of([["sentence_crop"], []], levels=[[1.0], []])
+    outputs = PadTokens().augment(passages, Plan.of([[], []]))
+    outputs.replace(np.array([0]), Plan.of([["sentence_crop"]], levels=[[1.0]], source=[0]))
+    expected = apply(passages, crop)
+    assert expected.shape[1] < PadTokens()(passages).shape[1]
+    assert torch.equal(outputs.to_inputs(), expected)
 
 
 def test_texts_without_transforms_are_not_drawn_again(tokenizer):

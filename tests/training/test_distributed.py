@@ -387,7 +387,7 @@ def test_each_machine_shows_why_the_run_has_ended(tmp_path):
     lines = [(tmp_path / f"log{rank}").read_text() for rank in range(3)]
     assert lines[0].startswith(f"outspan: {message}")
     assert lines[1] == ""
-    assert lines[2].startswith(f"outspan: rank 2: {message}")
+    assert lines[2].splitlines()[-1].startswith(f"outspan: rank 2: {message}")  # torch may warn before that the store is gone
 
 
 def test_a_rank_that_no_longer_gives_signs_of_life_is_found_by_all(monkeypatch):

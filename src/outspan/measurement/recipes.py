@@ -17,7 +17,7 @@ from outspan.transforms.table import BY_NOUN, Transform, find
 BASELINE = "baseline"
 PAPER_FIVE = ("rotate", "random_crop", "cutout", "translate_x", "translate_y")  # in the paper's graph of compositions
 # The recipe keys that a study sets itself. `StudyKeys` has all others.
-SET_BY_STUDIES = ("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class")
+SET_BY_STUDIES = ("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class", "patience")
 _OPTIONS = {"seed": "seeds", "transforms": "transforms", "probability": "probability", "same_class": "fractions"}
 # The defaults of a study that differ from those of a recipe, by noun.
 _STUDY_DEFAULTS: Mapping[str, Mapping[str, str]] = MappingProxyType({"images": {"model": "mlp"}, "texts": {}})

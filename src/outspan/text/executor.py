@@ -167,12 +167,13 @@ def _add_special_tokens(split: Encoded, tokens: np.ndarray, lengths: np.ndarray)
     """Add special tokens and padding: int64 [rows, T]."""
     tokenizer = split.corpus.tokenizer
     before, after = len(tokenizer.before), len(tokenizer.after)
-    width = before + int(lengths.max(initial=0)) + after
+    longest = int(lengths.max(initial=0))  # the tokens can be wider, if the longest row was drawn again
+    width = before + longest + after
     width = min(-(-width // _MULTIPLE) * _MULTIPLE, split.length)
     out = np.full((len(tokens), width), tokenizer.padding, dtype=np.int64)
     out[:, :before] = tokenizer.before
-    inside = np.arange(tokens.shape[1]) < lengths[:, None]
-    out[:, before : before + tokens.shape[1]] = np.where(inside, tokens, tokenizer.padding)
+    inside = np.arange(longest) < lengths[:, None]
+    out[:, before : before + longest] = np.where(inside, tokens[:, :longest], tokenizer.padding)
     for i, token in enumerate(tokenizer.after):
         out[np.arange(len(out)), before + lengths + i] = token
     return out

@@ -65,9 +65,9 @@ def differences(old: str, new: str) -> list[Change]:
     """Return the pieces in which two texts are equal or differ, word by word.
 
     >>> differences("a dull film", "a film indeed")
-    [('equal', 'a ', 'a '), ('delete', 'dull ', ''), ('equal', 'film', 'film'), ('insert', '', ' indeed')]
+    [('equal', 'a', 'a'), ('delete', ' dull', ''), ('equal', ' film', ' film'), ('insert', '', ' indeed')]
     """
-    left, right = (re.findall(r"\s+|\w+|[^\w\s]", text) for text in (old, new))
+    left, right = (re.findall(r"\s*(?:\w+|[^\w\s])|\s+$", text) for text in (old, new))
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
     return [(tag, "".join(left[a:b]), "".join(right[c:d])) for tag, a, b, c, d in matcher.get_opcodes()]
 

@@ -66,7 +66,7 @@ def peers(images: torch.Tensor, threads: int) -> tuple[dict[str, tuple[Run, int]
         installed[name] = (lambda: run_threads(threads, work, images_per_run), images_per_run)
 
     try:
-        _declare_torchvision_operators()
+        declare_torchvision_operators()
         from torchvision.transforms import v2
 
         on_tensor, on_picture = v2.RandAugment(2, 9), v2.RandAugment(2, 9)
@@ -116,7 +116,7 @@ def _albumentations(a: object) -> Callable[..., object]:
     return a.Compose([a.SomeOf(choices, n=2, replace=False)])
 
 
-def _declare_torchvision_operators() -> None:
+def declare_torchvision_operators() -> None:
     """Declare two operators that a CPU build of torch lacks. Otherwise torchvision cannot be imported."""
     try:
         library = torch.library.Library("torchvision", "DEF")

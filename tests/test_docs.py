@@ -11,7 +11,7 @@ import pytest
 PAGE = (Path(__file__).parent.parent / "docs" / "loops.md").read_text()
 BEGINNING, DISTRIBUTED = re.findall(r"(?ms)^```python\n(.*?)^```$", PAGE)
 DIFFS = dict(re.findall(r"(?ms)^## ([\w ]+)$(?:(?!^## ).)*?^```diff\n(.*?)^```$", PAGE))
-NAMES = ["Plain PyTorch", "accelerate", "Lightning", "Hugging Face", "Hugging Face with texts"]
+NAMES = ["Plain PyTorch", "accelerate", "timm", "Lightning", "Hugging Face", "Hugging Face with texts"]
 BERT = "google-bert/bert-base-uncased"
 MOST_LINES = 3  # that a user changes
 CPU_ONLY = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"}
@@ -58,6 +58,7 @@ def test_the_loops_of_the_documentation_learn_before_and_after_the_change(tmp_pa
     files = [
         write(tmp_path, name + sign, program(diff, sign).replace(BERT, str(tiny_model)))
         for name, diff in DIFFS.items()
+        if name != "timm"  # it needs torchvision: benchmarks/timm_loop.py
         for sign in "-+"
     ]
     files.append(write(tmp_path, "distributed", BEGINNING + DISTRIBUTED))

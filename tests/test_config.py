@@ -103,7 +103,7 @@ def test_keys_of_a_recipe_that_are_not_set_have_the_default_for_its_data(restore
 
 
 def test_keywords_are_the_keys_of_a_recipe_with_their_types():
-    types = {**RecipeKeys.__annotations__, "select": str, "channels": str}  # numbers are converted
+    types = {**RecipeKeys.__annotations__, "select": str, "channels": str, "class_weights": str}  # numbers are converted
     assert RecipeKeys.__annotations__["select"] == str | float
     assert types == {field.name: field.type for field in fields(Recipe)}
     assert all(type(getattr(Recipe(), key)) is type_ for key, type_ in types.items())

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from outspan.config import Recipe
@@ -51,3 +52,19 @@ def published(folder, policy: str) -> dict[str, str]:
         return {"policy": policy}
     (folder / "policy.txt").write_text(texts[policy])
     return {"policy": policy, "policy_file": str(folder / "policy.txt")}
+
+
+def make_pairs(train: int = 200, test: int = 60) -> Data:
+    """Return pairs of digits side by side, or one or none of them; the labels are the digits that are there."""
+    digits, draw = load_data("digits"), np.random.Generator(np.random.Philox(5))
+
+    def part(source, count):
+        images, labels = torch.zeros(count, 1, 28, 56, dtype=torch.uint8), torch.zeros(count, 10, dtype=torch.bool)
+        for i in range(count):
+            for side in np.flatnonzero(draw.random(2) < 0.8):
+                row = int(draw.integers(len(source)))
+                images[i, :, :, 28 * side : 28 * side + 28] = source.images[row]
+                labels[i, source.labels[row]] = True
+        return InMemory(images, labels)
+
+    return Data("pairs", part(digits.train, train), part(digits.test, test), tuple("0123456789"))

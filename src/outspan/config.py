@@ -27,6 +27,8 @@ def _as_string(key: str, value: Any) -> str:
     """Return the value of a key that is a string. A path, a number in `select` and another spelling are converted."""
     if key in ("select", "channels") and type(value) in (int, float):
         return str(value)
+    if key == "class_weights" and isinstance(value, list | tuple) and all(type(one) in (int, float) for one in value):
+        return ",".join(map(str, value))
     if isinstance(value, str | Path):
         return "centre" if (key, value) == ("crop", "center") else str(value)
     problem = f"{key} must be {'a name or a path' if key == 'data' else 'a string'}, got {' '.join(shown(value).split())}"
@@ -63,6 +65,8 @@ class Recipe:
     schedule: str = _BY_DATA  # "cosine", "linear", "multistep" (times 0.1 at 30, 60 and 80 %) or "constant"
     warmup: float = _BY_DATA  # first fraction of the steps, in which the learning rate rises to lr
     label_smoothing: float = 0.0
+    class_weights: str = ""  # of the loss: "balanced", or one number per class, separated by commas; empty: all are 1
+    sampling: str = "shuffle"  # of the training samples of an epoch: "shuffle", or "balanced" for equally many per class
     clip: float = _BY_DATA  # maximum norm of the gradient; 0: no limit
     accumulate: int = 1  # number of parts of a batch, for gradient accumulation
     precision: str = "auto"  # "bf16", "fp16" (with loss scaling), "fp32", or "auto": bf16 on a GPU, otherwise fp32
@@ -75,7 +79,8 @@ class Recipe:
     length: int = 512  # maximum number of tokens of a text, with special tokens
     truncate: str = "tail"  # part of a longer text that is kept: "head", "tail" or "head+tail"
     text_column: str = "text"
-    label_column: str = "label"
+    label_column: str = "label"  # several names, separated by commas: columns of 0 and 1, for several labels per sample
+    label_separator: str = ""  # between the labels in this column; empty: one label per sample
     cache: str = ""  # file of back-translated sentences
     wordnet: str = ""  # folder of WordNet's database; "": where Debian installs it
     validation: int = 0  # number of train samples held out for model selection

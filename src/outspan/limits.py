@@ -87,6 +87,7 @@ LIMITS: Mapping[str, Between | OneOf | Color] = MappingProxyType(
         "schedule": OneOf(("cosine", "linear", "multistep", "constant")),
         "warmup": _FRACTION,
         "label_smoothing": _FRACTION,
+        "sampling": OneOf(("shuffle", "balanced")),
         "clip": _COEFFICIENT,
         "accumulate": Between(1, 10_000_000),
         "precision": OneOf(("auto", "bf16", "fp16", "fp32")),

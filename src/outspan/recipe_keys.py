@@ -1,6 +1,6 @@
 """The keys of a recipe: their types as keyword arguments of library functions, and the defaults that depend on the data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypedDict
 
@@ -21,6 +21,8 @@ class StudyKeys(TypedDict, total=False):
     schedule: str
     warmup: float
     label_smoothing: float
+    class_weights: str | Sequence[float]
+    sampling: str
     clip: float
     accumulate: int
     precision: str
@@ -37,6 +39,7 @@ class StudyKeys(TypedDict, total=False):
     truncate: str
     text_column: str
     label_column: str
+    label_separator: str
     cache: str
     wordnet: str
     validation: int

@@ -26,6 +26,8 @@ else:
 Images: TypeAlias = UInt8[Tensor, "B C H W"]
 PerSample: TypeAlias = Float64[Tensor, " B"]  # magnitudes, in a transform's unit, on the host
 Places: TypeAlias = Float64[Tensor, "B 4"]  # on the host
+Labels: TypeAlias = Int64[Tensor, " N"] | Bool[Tensor, "N classes"]  # class indices; or multi-hot: any number per sample
+BatchLabels: TypeAlias = Num[Tensor, "B ..."] | Bool[Tensor, "B classes"]  # class indices or soft labels; or multi-hot
 Fill: TypeAlias = UInt8[Tensor, " C"]
 Normalized: TypeAlias = Num[Tensor, "B C H W"]
 

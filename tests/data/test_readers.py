@@ -143,7 +143,7 @@ def test_a_file_that_is_not_npz_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"a\.npz: not an \.npz file, which is a zip archive of arrays"):
         sets.load(str(tmp_path / "a.npz"))
     np.savez(tmp_path / "b.npz", x=np.zeros(2))
-    with pytest.raises(ValueError, match="no array 'train_images', it has x"):
+    with pytest.raises(ValueError, match="no array 'train_images' or 'x_train', it has x"):
         sets.load(str(tmp_path / "b.npz"))
 
 

@@ -17,8 +17,9 @@ from outspan.data.dataset import count_copies
 from outspan.data.decode import read_fitted
 from outspan.data.image_files import Files
 from outspan.data.preprocess import make_preprocess
-from outspan.data.sets import Data, hold_out
+from outspan.data.sets import Data
 from outspan.data.splits import InMemory, Samples, Split, fingerprint
+from outspan.data.stratify import hold_out
 from outspan.text.documents import Documents
 from outspan.text.executor import PadTokens
 

@@ -77,6 +77,7 @@ def test_1_2_and_4_ranks_agree_with_one_process_after_100_steps(tmp_path, one_th
         {"policy": "uncertain", "transforms": "geometric", "keep": 2, "accumulate": 2},
         {"policy": "uncertain", "transforms": "geometric", "select": "proportional", "score_every": 2},
         {"policy": "auto", "epochs": 8, "skip": 0.5},
+        {"policy": "trivialaugment", "class_weights": "2,1,1,1,1,1,1,1,1,3", "sampling": "balanced"},
         {"policy": "adversarial", "adversaries": 2, "clip": 1.0},
         {"policy": "random", "transforms": "geometric", "by_confidence": 0.5, "ema": 0.9, "validation": 33},
         {"policy": "none", "batch": 498, "label_smoothing": 0.1},  # one rank has no rows in the last batch

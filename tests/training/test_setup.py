@@ -9,8 +9,9 @@ import torch
 from made import make_folder
 from outspan import models
 from outspan.config import Recipe
-from outspan.data.sets import Data, hold_out, load, load_for
+from outspan.data.sets import Data, load, load_for
 from outspan.data.splits import InMemory
+from outspan.data.stratify import hold_out
 from outspan.training import checkpoint
 from outspan.training.setup import use_algorithms
 from outspan.training.train import train

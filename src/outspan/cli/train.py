@@ -12,6 +12,7 @@ from outspan.cli.progress import describe_seconds, training_progress
 
 if TYPE_CHECKING:
     from outspan.config import Recipe
+    from outspan.training.validation import Best
 
 
 def train_command(
@@ -101,10 +102,17 @@ def train_command(
     last = f"epoch {len(summary.metrics)}, where it stopped early" if summary.stopped_early else "the last epoch"
     echo(f"{before}test accuracy {100 * summary.accuracy:.2f} % after {last} ({summary.seconds:.0f} s), saved in {out}")
     if (best := summary.best) is not None:
-        accuracies = f"validation {100 * best.validation_accuracy:.2f} %, test {100 * best.accuracy:.2f} %"
-        echo(f"best epoch by validation: {best.epoch + 1} ({accuracies}); evaluate and predict use its weights with --best")
+        where = f"{best.epoch + 1} ({_describe_scores(best)})"
+        echo(f"best epoch by validation: {where}; evaluate and predict use its weights with --best")
     if summary.accuracy <= summary.chance:
         echo(f"Not above the majority-class baseline ({100 * summary.chance:.2f} %).")
+
+
+def _describe_scores(best: "Best") -> str:
+    accuracies = f"validation {100 * best.validation_accuracy:.2f} %, test {100 * best.accuracy:.2f} %"
+    if best.validation_map is None:
+        return accuracies
+    return f"validation mAP {100 * best.validation_map:.2f} %, accuracy: {accuracies}"
 
 
 def _print_dry_run(recipe: "Recipe", out: Path, **machine: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +12,9 @@ import typer
 
 from outspan.cli.options import Best, Device, SkipBad
 from outspan.cli.output import echo, echo_error, printable
-from outspan.files import output_folder, write_json, write_whole
+from outspan.files import output_folder, write_whole
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from outspan.training.evaluate import Evaluation
     from outspan.training.trained import Trained
 
 
@@ -53,6 +49,7 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
+    from outspan.cli.evaluation import as_json_object, class_table, describe_classes, metrics_table, write_evaluation
     from outspan.training.evaluate import evaluate
     from outspan.training.trained import load
 
@@ -69,96 +66,18 @@ def evaluate(
         )
     if not trained.is_finished and not best:
         echo(f"outspan: {run} is not finished: step {trained.step} of {trained.steps}", err=True)
-    written = [] if folder is None else _write_evaluation(folder, result)
+    written = [] if folder is None else write_evaluation(folder, result)
     if as_json:
-        echo(json.dumps(_as_json(result)))
+        echo(json.dumps(as_json_object(result)))
         return
     weights = f", with the weights of the best epoch by validation (step {trained.step})" if best else ""
     echo(f"tested on {result.tested}{weights}")
     console = Console()
-    console.print(_metrics_table(result))
-    echo("rows: true class, columns: predicted class")
-    console.print(_class_table(result, console.width), markup=False)
+    console.print(metrics_table(result))
+    echo(describe_classes(result))
+    console.print(class_table(result, console.width), markup=False)
     for path in written:
         echo(f"wrote {path}")
-
-
-_METRIC_NAMES = {
-    "accuracy": "accuracy",
-    "top5": "top-5 accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "macro_f1": "F1, mean over classes",
-    "weighted_f1": "F1, weighted by class size",
-    "auroc": "AUROC, each class against the rest",
-    "ece": "calibration error (ECE)",
-}
-
-
-def _write_evaluation(folder: Path, result: Evaluation) -> list[Path]:
-    """Write an evaluation as JSON, and its two figures. Return the paths."""
-    from outspan.figures.evaluation import confusion_figure
-
-    figures = {
-        "reliability.png": result.figure(),
-        "confusion.png": confusion_figure(result.confusion.tolist(), [printable(name) for name in result.run.classes]),
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "evaluation.json", _as_json(result))
-    for name, figure in figures.items():
-        write_whole(folder / name, lambda partial, figure=figure: figure.savefig(partial, format="png"))
-    return [folder / name for name in ("evaluation.json", *figures)]
-
-
-def _as_json(result: Evaluation) -> dict[str, object]:
-    tested = result.tested
-    return {
-        "tested": {
-            "data": tested.data.name,
-            "part": tested.part.value,
-            "count": len(tested.data.test),
-            "trained_on": tested.trained_on,
-        },
-        **asdict(result.metrics),
-        "intervals": {name: list(ends) for name, ends in result.intervals.items()},
-        "classes": {name: scores._asdict() for name, scores in result.scores.items()},
-        "confusion": result.confusion.tolist(),
-        "calibration": [one._asdict() for one in result.calibration],
-    }
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.2f}"
-
-
-def _metrics_table(result: Evaluation) -> Table:
-    """Return the metrics that are defined, with their intervals."""
-    from rich.table import Table
-
-    table = Table("", "%", "95 % interval", box=None, pad_edge=False)
-    for name, value in asdict(result.metrics).items():
-        if value is not None:
-            interval = " to ".join(map(_percent, result.intervals.get(name, ())))
-            table.add_row(_METRIC_NAMES[name], _percent(value), interval)
-    return table
-
-
-def _class_table(result: Evaluation, width: int) -> Table:
-    """Return the scores of each class and its confusions; only the most frequent one if all are wider than the terminal."""
-    from rich.table import Table
-
-    classes = [printable(name) for name in result.run.classes]
-    is_whole = sum(len(name) + 2 for name in classes) + 50 <= width
-    columns = classes if is_whole else ["most often predicted as"]
-    table = Table("class", "count", "recall, %", "precision, %", "F1, %", *columns, box=None, pad_edge=False)
-    places, confusion = {name: i for i, name in enumerate(result.run.classes)}, result.confusion.tolist()
-    for name, scores in result.scores.items():
-        counts = confusion[place := places[name]]
-        mistakes = [0 if i == place else count for i, count in enumerate(counts)]
-        worst = max(range(len(counts)), key=mistakes.__getitem__)
-        mistake = f"{classes[worst]} ({mistakes[worst]})" if any(mistakes) else ""
-        percents = map(_percent, (scores.recall, scores.precision, scores.f1))
-        table.add_row(classes[place], str(scores.support), *percents, *(map(str, counts) if is_whole else [mistake]))
-    return table
 
 
 def predict_command(
@@ -175,6 +94,10 @@ def predict_command(
         Path | None, typer.Option("-o", "--out", help="Write all probabilities to this .csv or .jsonl file, and print nothing.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of top classes to print.")] = 1,
+    threshold: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="If the run has several labels per sample: print those with a higher probability."),
+    ] = 0.5,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per file, with its class probabilities.")
     ] = False,
@@ -183,7 +106,8 @@ def predict_command(
 ) -> None:
     """Print the most likely class of each image or text.
 
-    Also prints its probability. Unreadable files are reported and skipped.
+    Also prints its probability. If a sample can have several labels, prints all classes above --threshold. Unreadable files
+    are reported and skipped.
 
     Example: outspan predict runs/first cat.png more/pets --top 3
 
@@ -203,8 +127,10 @@ def predict_command(
         echo_error(error)
 
     def show(part: Predicted) -> None:
-        for name, row, classes in zip(part.files or texts, part.rows or [0] * len(texts), part.top(top), strict=True):
+        shown_classes = part.labels(threshold) if part.multi_label else part.top(top)
+        for name, row, classes in zip(part.files or texts, part.rows or [0] * len(texts), shown_classes, strict=True):
             line = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in classes.items())
+            line = line or f"no class above {100 * threshold:g} %"
             place = ({"file": str(name)} if part.files else {"text": name}) | ({"row": row} if row else {})
             shown = f"{printable(name)}, row {row}" if row else printable(name)
             echo(json.dumps({**place, "classes": classes}) if as_json else f"{shown}  {line}")
@@ -212,7 +138,7 @@ def predict_command(
     inputs = _check_inputs(trained := load(run, best=best), texts, [path for path in paths or [] if str(path) != "-"])
     predicted = predict(trained, inputs, device=device, on_error=report, on_batch=show if out is None else lambda part: None)
     if out is not None and len(predicted):
-        predicted.save(out)
+        predicted.save(out, threshold=threshold)
         echo(f"wrote {out}: {len(predicted):,} predictions")
     if errors:
         raise typer.Exit(1 if len(predicted) else 2)

@@ -19,6 +19,7 @@ from outspan.training import Diverged, OnStep
 from outspan.training.pool import Pool, Watch, no_progress, run_all, run_with_title
 from outspan.training.run import Summary
 from outspan.training.train import train
+from outspan.training.validation import validation_score
 
 Axes = Mapping[str, Sequence[Value]]  # by recipe key, the values to try
 _NO_AXES: Axes = MappingProxyType({})
@@ -120,7 +121,7 @@ def grid_search(
         (name, partial(run_with_title, name, partial(_train, point, out / name, device))) for name, point in recipes.items()
     ]
     summaries: dict[str, Summary | None] = dict(zip(recipes, execute(runs), strict=True))
-    accuracies = {name: run.metrics[-1]["validation_accuracy"] for name, run in summaries.items() if run is not None}
+    accuracies = {name: validation_score(run.metrics[-1]) or 0.0 for name, run in summaries.items() if run is not None}
     if not accuracies:
         raise ValueError("the training of every point of the grid diverged: try smaller values of lr")
     chosen = max(accuracies, key=lambda name: accuracies[name])

@@ -20,23 +20,24 @@ from outspan.devices import find_device
 from outspan.files import output_folder
 from outspan.limits import check_positive, check_whole
 from outspan.messages import shown, unknown
+from outspan.policies.fairness import policies_with_crops, policies_without_transforms
 from outspan.policies.table import (
     check_noun,
     check_recipe,
     find_policy,
-    policies_with_crops,
-    policies_without_transforms,
     warn_ignored_keys,
 )
 from outspan.recipe_keys import RecipeKeys
 from outspan.training import checkpoint
 from outspan.training.evaluate import evaluate
+from outspan.training.label_metrics import LABEL_METRIC_NAMES
 from outspan.training.metrics import METRIC_NAMES
 from outspan.training.pool import Pool, Watch, no_progress, run_all, run_with_title
 from outspan.training.run import Summary
 from outspan.training.train import train
 
-_METRICS = tuple(name for name in METRIC_NAMES if name != "ece")  # those of which more is better
+# Those of which more is better, for one label per sample and for several.
+_METRICS = tuple(dict.fromkeys(name for name in (*METRIC_NAMES, *LABEL_METRIC_NAMES) if name != "ece"))
 
 
 def compare(
@@ -203,7 +204,7 @@ def _check_folder(folder: Path, equal: str, runs: Iterable[str]) -> None:
 
 def _evaluate(run: Path, metric: str, data: Data, device: str) -> float:
     """Return a metric of a trained model on the test split."""
-    value = getattr(evaluate(run, splits=data, device=device).metrics, metric)
+    value = getattr(evaluate(run, splits=data, device=device).metrics, metric, None)
     if value is None:
         raise ValueError(f"metric {metric!r} is not defined for {data.name}, with {len(data.classes)} classes: choose another")
     return value

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import Tensor
+
 from outspan.data.splits import Samples
 from outspan.downloads import Source
 from outspan.messages import shown
@@ -27,14 +29,25 @@ class Data:
                 continue
             if not len(split):
                 raise ValueError(f"{self.name}: the {title} split is empty")
-            low, high = int(split.labels.min()), int(split.labels.max())
-            if low < 0 or high >= len(self.classes):
-                raise ValueError(f"{self.name}: {title} labels must lie in [0, {len(self.classes) - 1}], got {low} to {high}")
+            self._check_labels(title, split.labels)
             if split.shape != self.train.shape:
                 shapes = f"{list(self.train.shape)} and {list(split.shape)}"
                 raise ValueError(f"{self.name}: train and {title} {split.noun} differ in shape, {shapes}")
         if len(self.classes) == 1:
             raise ValueError(f"{self.name}: needs at least two classes, got {self.classes[0]!r} only")
+
+    def _check_labels(self, title: str, labels: Tensor) -> None:
+        """Refuse labels of other classes, and splits of which only one has several labels per sample."""
+        if labels.ndim != self.train.labels.ndim:
+            raise ValueError(f"{self.name}: train and {title} must both have one label per sample, or both several")
+        if labels.ndim == 2:
+            if labels.shape[1] != len(self.classes):
+                problem = f"one column per class, {len(self.classes)}, got {labels.shape[1]}"
+                raise ValueError(f"{self.name}: multi-hot {title} labels must have {problem}")
+            return
+        low, high = int(labels.min()), int(labels.max())
+        if low < 0 or high >= len(self.classes):
+            raise ValueError(f"{self.name}: {title} labels must lie in [0, {len(self.classes) - 1}], got {low} to {high}")
 
 
 def count_copies(samples: Samples, others: Samples) -> int:
@@ -50,6 +63,7 @@ class ReadOptions:
     skip_bad: int = 0  # number of files of a folder that may be unreadable
     text_column: str = "text"
     label_column: str = "label"
+    label_separator: str = ""
     channels: str = "auto"  # of images from files: "1", "3", or "auto" for 1 if all of them are grey
     background: str = "white"  # the colour behind their transparent pixels
     workers: int | None = None  # number of processes that read them; None: by the number of cores

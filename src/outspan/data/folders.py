@@ -11,10 +11,10 @@ from torch import Tensor
 from outspan.data.dividing import pick_test_rows
 from outspan.data.listings import Entry, Stamp, recall, take_stamp
 from outspan.data.members import ImageFile
-from outspan.shapes import Int64
+from outspan.shapes import Bool, Int64
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
-Listing = tuple[Sequence[ImageFile], Int64[Tensor, "..."]]  # files and their labels
+Listing = tuple[Sequence[ImageFile], Int64[Tensor, "..."] | Bool[Tensor, "... classes"]]  # files and their labels
 _WORTH_STORING = 10_000  # fewer files are listed faster than a user notices
 _VALIDATION = ("val", "valid", "validation")  # names of the validation folder
 _SPLITS = {"train", "training", "test", "testing", *_VALIDATION}

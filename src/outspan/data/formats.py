@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from outspan.data import folders, published, shards, tables
+from outspan.data import folders, image_tables, published, shards, tables
 from outspan.data.dataset import Data, ReadOptions
 from outspan.data.image_files import Files
 from outspan.data.splits import Samples
+from outspan.data.table_labels import Columns
 from outspan.text.documents import Documents
 
 
@@ -25,11 +26,27 @@ class PathFormat:
 
 
 def _read_texts(name: str, path: Path, options: ReadOptions) -> Data:
-    return Data(name, *tables.read_documents(path, text=options.text_column, label=options.label_column))
+    columns = _columns(options)
+    return Data(name, *tables.read_documents(path, text=columns.text, label=columns.label, separator=columns.separator))
 
 
 def _read_whole_table(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Documents:
-    return tables.read_table(path, classes, text=options.text_column, label=options.label_column)
+    columns = _columns(options)
+    return tables.read_table(path, classes, text=columns.text, label=columns.label, separator=columns.separator)
+
+
+def _columns(options: ReadOptions) -> Columns:
+    return Columns(options.text_column, options.label_column, options.label_separator)
+
+
+def _read_image_table(name: str, path: Path, options: ReadOptions) -> Data:
+    train, (paths, labels), classes = image_tables.list_table(path, _columns(options))
+    first = published.make_files(train, options)
+    return Data(name, first, replace(first, paths=paths, labels=labels), classes)
+
+
+def _read_whole_image_table(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:
+    return published.make_files(image_tables.list_whole_table(path, classes, _columns(options)), options)
 
 
 def _read_whole_folder(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:
@@ -51,6 +68,13 @@ _IMAGE_FOLDER = PathFormat(
 # The first format that matches a path is used. Class folders with images come first, because they may also contain tables.
 FORMATS = (
     replace(_IMAGE_FOLDER, matches=folders.has_images),
+    PathFormat(
+        "images",
+        image_tables.is_image_table,
+        _read_image_table,
+        is_undivided=Path.is_file,
+        read_whole=_read_whole_image_table,
+    ),
     PathFormat("texts", tables.is_text, _read_texts, is_undivided=Path.is_file, read_whole=_read_whole_table),
     PathFormat("images", lambda path: path.suffix == ".npz", lambda name, path, options: published.read_arrays(name, path)),
     PathFormat(

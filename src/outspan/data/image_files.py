@@ -21,7 +21,7 @@ from outspan.data.decode import DECODING, RGB, Pixels, is_grey, opened, read_cro
 from outspan.data.members import ImageFile
 from outspan.data.model_checks import check_takes_images
 from outspan.data.splits import Crops, Statistics, histogram, moments
-from outspan.shapes import Int64
+from outspan.shapes import Int64, Labels
 
 _MEASURED = 20  # number of files whose size is read, to compare it with `size`
 _ENLARGED = 2  # a warning is given if most of them are enlarged by this factor or more
@@ -37,7 +37,7 @@ class Files:
     """
 
     paths: Sequence[ImageFile] = field(repr=False)
-    labels: Int64[Tensor, " N"]
+    labels: Labels
     size: int
     workers: int | None = None  # number of processes that read; None: one per core, at most 8
     skip_bad: int = 0
@@ -222,7 +222,8 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
         except ValueError:
             if not self.files.skip_bad:
                 raise
-            members = (self.files.labels == label).nonzero().squeeze(1).tolist()
+            labels = self.files.labels
+            members = (labels == label).view(len(labels), -1).all(1).nonzero().squeeze(1).tolist()
             at = members.index(row)
             for other in members[at + 1 :] + members[:at]:
                 with suppress(ValueError):

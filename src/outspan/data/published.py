@@ -99,6 +99,8 @@ def read_arrays(name: str, path: Path) -> Data:
         return InMemory(images, labels)
 
     train, test = split("train", train_images, train_labels), split("test", test_images, test_labels)
+    if train_labels.ndim == 2:
+        return Data(name, train, test, tuple(map(str, range(train_labels.shape[1]))))
     return Data(name, train, test, _number_classes(name, train.labels, test.labels))
 
 

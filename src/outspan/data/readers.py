@@ -108,29 +108,35 @@ _LOAD_ERRORS = (MemoryError, RuntimeError, NotImplementedError, TypeError, Attri
 
 
 def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return train_images, train_labels, test_images, test_labels of an .npz file.
+    """Return train_images, train_labels, test_images, test_labels of an .npz file. Keras' names, x_train etc., are allowed.
 
-    Images are bytes [N, C, H, W], [N, H, W, C] or [N, H, W]. Labels are integers [N].
+    Images are bytes [N, C, H, W], [N, H, W, C] or [N, H, W]. Labels are integers [N] or [N, 1], or rows of 0 and 1, one column
+    per class.
+    If all of these rows have a single 1, they are returned as integers, otherwise as bool.
     """
     if _read(path, limit=2) != b"PK":
         raise ValueError(f"{path}: not an .npz file, which is a zip archive of arrays")
-    readers = {"train_images": _images, "train_labels": _labels, "test_images": _images, "test_labels": _labels}
     arrays = []
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:  # on an error np.load leaves its own open
-            for key, read in readers.items():
-                if key not in file:
-                    raise ValueError(f"no array {key!r}, it has {', '.join(file.files) or 'none'}")
-                arrays.append(read(key, file[key]))
+            for key, (other, read) in _ARRAYS.items():
+                name = next((name for name in (key, other) if name in file), None)
+                if name is None:
+                    raise ValueError(f"no array {key!r} or {other!r}, it has {', '.join(file.files) or 'none'}")
+                arrays.append(read(name, file[name]))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, *_LOAD_ERRORS) as error:
         raise ValueError(f"{path}: {first_line(error)}") from None
-    return arrays[0], arrays[1], arrays[2], arrays[3]
+    train_images, train_labels, test_images, test_labels = arrays
+    if all(labels.ndim == 2 and bool((labels.sum(1) == 1).all()) for labels in (train_labels, test_labels)):
+        train_labels, test_labels = train_labels.long().argmax(1), test_labels.long().argmax(1)
+    return train_images, train_labels, test_images, test_labels
 
 
 def _images(key: str, array: np.ndarray) -> Tensor:
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
+        hint = ": store the bytes from 0 to 255 before they are scaled" if array.dtype.kind == "f" else ""
         raise ValueError(
-            f"{key} must be uint8 images [N, H, W], [N, C, H, W] or [N, H, W, C], got {array.dtype} {list(array.shape)}"
+            f"{key} must be uint8 images [N, H, W], [N, C, H, W] or [N, H, W, C], got {array.dtype} {list(array.shape)}{hint}"
         )
     if array.ndim == 3:
         array = array[:, None]
@@ -142,9 +148,28 @@ def _images(key: str, array: np.ndarray) -> Tensor:
 
 
 def _labels(key: str, array: np.ndarray) -> Tensor:
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    shown_as = f"got {array.dtype} {list(array.shape)}"
+    if array.ndim > 2:
+        raise ValueError(f"{key} must have one or two axes, {shown_as}: segmentation masks are not supported")
+    if array.ndim == 2:
+        if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+            raise ValueError(f"{key} of two axes must be rows of 0 and 1, one column per class, {shown_as} with other values")
+        return torch.from_numpy(array.astype(bool))
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{key} must be whole numbers of one axis, got {array.dtype} {list(array.shape)}")
+        regression = ": regression is not supported" if array.dtype.kind == "f" else ""
+        raise ValueError(f"{key} must be whole numbers of one axis, {shown_as}{regression}")
     return torch.from_numpy(array.astype(np.int64))
+
+
+# The arrays of an .npz file: their names here and in Keras, and their readers.
+_ARRAYS = {
+    "train_images": ("x_train", _images),
+    "train_labels": ("y_train", _labels),
+    "test_images": ("x_test", _images),
+    "test_labels": ("y_test", _labels),
+}
 
 
 def _read(path: Path, expected: int | None = None, *, limit: int | None = None) -> bytes:

@@ -9,7 +9,6 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from outspan import rng
 from outspan.config import Recipe
 from outspan.data import published
 from outspan.data.dataset import Data, DataSetEntry, ReadOptions
@@ -107,7 +106,7 @@ def _spaced(count: int, fraction: float, least: int) -> Tensor:
 
 
 def _read_options(recipe: Recipe, skip_bad: int, workers: int | None = None) -> ReadOptions:
-    columns = recipe.text_column, recipe.label_column
+    columns = recipe.text_column, recipe.label_column, recipe.label_separator
     return ReadOptions(recipe.size, skip_bad, *columns, recipe.channels, recipe.background, workers)
 
 
@@ -131,9 +130,7 @@ def _read(name: str, options: ReadOptions) -> Data:
     if (path_format := find_format(path)) is not None:
         return path_format.read(name, path, options)
     if path.is_file():
-        raise ValueError(
-            f"{name}: a file; data must be a folder, an .npz file, .tar shards, or for text a .csv, .tsv or .jsonl file"
-        )
+        raise ValueError(f"{name}: a file; data must be a folder, an .npz file, .tar shards, or or a .csv, .tsv or .jsonl file")
     if os.sep in name:
         raise ValueError(f"{name}: no such file or folder")
     raise unknown("data set", name, SETS, "a folder", "an .npz file", ".tar shards", "a .csv, .tsv or .jsonl file")
@@ -204,13 +201,3 @@ def load_whole(name: str, classes: tuple[str, ...], recipe: Recipe, *, skip_bad:
     assert path_format.read_whole is not None, "the caller has checked it"
     test = path_format.read_whole(Path(name), classes, _read_options(recipe, skip_bad))
     return Data(name, test, test, classes)
-
-
-def hold_out(split: Samples, count: int, seed: int) -> tuple[Samples, Samples | None]:
-    """Return the samples to train on and, if `count` is not 0, this number of random samples for validation."""
-    if not count:
-        return split, None
-    if count >= len(split):
-        raise ValueError(f"validation must be smaller than the number of training samples, {len(split)}, got {count}")
-    order = torch.from_numpy(rng.generator(seed, "validation").permutation(len(split)))
-    return split.take(order[count:].sort().values), split.take(order[:count].sort().values)

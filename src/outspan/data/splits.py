@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from outspan.config import Recipe
 from outspan.data.model_checks import check_takes_images
 from outspan.devices import to_device
-from outspan.shapes import Int64, UInt8
+from outspan.shapes import Labels, UInt8
 from outspan.transforms.normalize import NOT_BYTES, as_images
 
 Crops = tuple[int, int] | None  # the seed and the epoch of random resized crops; None crops the center
@@ -28,8 +28,8 @@ class Samples(Protocol):
     decoding: ClassVar[int]  # which version of the decoder reads the samples; 0 if no files are decoded
 
     @property
-    def labels(self) -> Int64[Tensor, " N"]:
-        """The class of each sample."""
+    def labels(self) -> Labels:
+        """The class of each sample, or which classes each has, bool [N, classes]."""
         ...
 
     @property
@@ -104,7 +104,7 @@ class InMemory:
     """Images and their labels, in memory."""
 
     images: UInt8[Tensor, "N C H W"]
-    labels: Int64[Tensor, " N"]
+    labels: Labels
     noun: ClassVar[str] = "images"
     is_croppable: ClassVar[bool] = False
     decoding: ClassVar[int] = 0

@@ -10,24 +10,21 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
+from torch import Tensor
 
 from outspan.data.dividing import pick_test_rows
+from outspan.data.table_labels import Columns, Row, as_numbers, encode_labels, find_classes, is_number, show_names
 from outspan.files import Json, check_regular
 from outspan.messages import shown
 from outspan.text.documents import Documents
 
 TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
-_MAX_CLASSES = 1_000
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
-_WHOLE = re.compile(r"(?<=\d)\.0*$")  # the decimals of a whole number
 _LIST = re.compile(
     r"""\[\s*(['"\d-].*)?\]|\{\s*(['"\d-].*)?\}""", re.DOTALL
 )  # a list or an object, as JSON and Python write it
 Read = tuple[Documents, Documents, tuple[str, ...]]  # train, test, and the classes
-Row = tuple[str, str, str]  # its place for error messages, its text, its label
 
 
 def is_text(path: Path) -> bool:
@@ -37,24 +34,45 @@ def is_text(path: Path) -> bool:
     return is_table(path)
 
 
-def read_documents(path: Path, *, text: str = "text", label: str = "label") -> Read:
+def read_documents(path: Path, *, text: str = "text", label: str = "label", separator: str = "") -> Read:
     """Return train, test and the classes of a table, a folder with a train and a test table, or train/CLASS/*.txt folders.
 
     A table alone is divided: about a fifth of its rows, picked by their texts, is for testing. `text` and `label` are columns.
+    With a `separator`, or several label columns, separated by commas, a text can have several labels.
     """
+    columns = Columns(text, label, separator)
     if path.is_dir() and not _has_tables(path):
         names = [path / "train", next((path / name for name in ("test", "val") if (path / name).is_dir()), path / "test")]
         train, test = (list(_folder_rows(name)) for name in names)
-    elif path.is_dir():
-        train, test = (list(_rows(_table(path, name) or path / f"{name}.csv", text, label)) for name in ("train", "test"))
+        columns = Columns()
     else:
-        rows = list(_rows(path, text, label))
-        picked = pick_test_rows([text for _, text, _ in rows], [label for *_, label in rows])
-        train, test = ([row for i, row in enumerate(rows) if (i in picked) == testing] for testing in (False, True))
-    if all(_is_number(label) for *_, label in (*train, *test)):
-        train, test = _as_numbers(train), _as_numbers(test)
-    classes = _classes(train, path)
-    return _documents(train, classes), _documents(test, classes), classes
+        train, test = split_rows(path, columns)
+    classes, labels = label_rows(path, (train, test), columns)
+    return _documents(train, labels[0]), _documents(test, labels[1]), classes
+
+
+def split_rows(path: Path, columns: Columns) -> tuple[list[Row], list[Row]]:
+    """Return the train and test rows of a folder with two tables, or of one table, which is divided."""
+    if path.is_dir():
+        train, test = (list(_rows(find_table(path, name) or path / f"{name}.csv", columns)) for name in ("train", "test"))
+        return train, test
+    rows = list(_rows(path, columns))
+    # Sets of labels may all be different, and a class with one row is always trained on.
+    groups = ["" if columns.is_multi_label else row.label for row in rows]
+    picked = pick_test_rows([row.content for row in rows], groups)
+    train, test = ([row for i, row in enumerate(rows) if (i in picked) == testing] for testing in (False, True))
+    return train, test
+
+
+def label_rows(
+    path: Path, splits: tuple[Sequence[Row], Sequence[Row]], columns: Columns
+) -> tuple[tuple[str, ...], tuple[Tensor, Tensor]]:
+    """Return the classes, and the labels of the train and the test rows."""
+    train, test = splits
+    if not columns.is_multi_label and all(is_number(row.label) for row in (*train, *test)):
+        train, test = as_numbers(train), as_numbers(test)
+    classes = find_classes(train, columns, path)
+    return classes, (encode_labels(train, classes, columns), encode_labels(test, classes, columns))
 
 
 def is_table(path: Path) -> bool:
@@ -62,71 +80,37 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(TABLES)
 
 
-def read_table(path: Path, classes: tuple[str, ...], *, text: str = "text", label: str = "label") -> Documents:
+def read_table(
+    path: Path, classes: tuple[str, ...], *, text: str = "text", label: str = "label", separator: str = ""
+) -> Documents:
     """Return all texts of a table. Its labels must be among the classes, which need not all occur."""
-    rows = list(_rows(path, text, label))
+    return _documents(*read_rows(path, classes, Columns(text, label, separator)))
+
+
+def read_rows(path: Path, classes: tuple[str, ...], columns: Columns) -> tuple[list[Row], Tensor]:
+    """Return all rows of a table and their labels."""
+    rows = list(_rows(path, columns))
     if not rows:
         raise ValueError(f"{path}: the table has no rows")
-    if all(_is_number(label) for *_, label in rows) and all(map(_is_number, classes)):
-        rows = _as_numbers(rows)
-    return _documents(rows, classes)
+    if not columns.is_multi_label and all(is_number(row.label) for row in rows) and all(map(is_number, classes)):
+        rows = as_numbers(rows)
+    return rows, encode_labels(rows, classes, columns)
 
 
-def _documents(rows: Sequence[Row], classes: tuple[str, ...]) -> Documents:
-    number = {name: i for i, name in enumerate(classes)}
-    for where, text, label in rows:
-        if not text.strip():
-            raise ValueError(f"{where}: an empty document")
-        if label not in number:
-            raise ValueError(f"{where}: label {shown(label)} is not among the classes of train ({_show_names(classes)})")
-    return Documents([text for _, text, _ in rows], torch.tensor([number[label] for *_, label in rows], dtype=torch.int64))
+def _documents(rows: Sequence[Row], labels: Tensor) -> Documents:
+    for row in rows:
+        if not row.content.strip():
+            raise ValueError(f"{row.where}: an empty document")
+    return Documents([row.content for row in rows], labels)
 
 
-def _classes(rows: Sequence[Row], path: Path) -> tuple[str, ...]:
-    """Return the classes, in order. Refuse a column of free text or of one value."""
-    for where, _, label in rows:
-        if not label.strip():
-            raise ValueError(f"{where}: an empty label")
-    if not rows:
-        raise ValueError(f"{path}: there are no rows to train on")
-    classes = sorted({label for *_, label in rows}, key=_sort_key)
-    if not 2 <= len(classes) <= _MAX_CLASSES or len(classes) > max(2, len(rows) // 2):
-        problem = f"the labels are {len(classes)} different values in {len(rows)} rows, not classes"
-        raise ValueError(f"{path}: {problem}; set label_column to another column")
-    return tuple(classes)
-
-
-def _is_number(label: str) -> bool:
-    try:
-        float(label)
-    except ValueError:
-        return False
-    return True
-
-
-def _as_numbers(rows: Sequence[Row]) -> list[Row]:
-    """Return rows whose labels are numbers. 1.0 becomes 1: pandas writes integer columns with missing values as 1.0."""
-    for where, _, label in rows:
-        if not math.isfinite(float(label)):
-            raise ValueError(f"{where}: the label must be a number, as the others are, got {shown(label)}")
-    return [(where, text, _WHOLE.sub("", label) if float(label) else "0") for where, text, label in rows]
-
-
-def _sort_key(label: str) -> tuple[float, str]:
-    """Return the key that sorts labels: numbers first, then names."""
-    try:
-        number = float(label)
-    except ValueError:
-        return math.inf, label
-    return (number if math.isfinite(number) else math.inf), label
-
-
-def _table(folder: Path, name: str) -> Path | None:
+def find_table(folder: Path, name: str) -> Path | None:
+    """Return the table of a split in a folder, or None."""
     return next((folder / f"{name}{suffix}" for suffix in TABLES if (folder / f"{name}{suffix}").is_file()), None)
 
 
 def _has_tables(folder: Path) -> bool:
-    return any(_table(folder, name) for name in ("train", "test"))
+    return any(find_table(folder, name) for name in ("train", "test"))
 
 
 def _folder_rows(folder: Path) -> Iterator[Row]:
@@ -140,7 +124,7 @@ def _folder_rows(folder: Path) -> Iterator[Row]:
         if not files:
             raise ValueError(f"{entry}: an empty class folder, expected .txt files")
         for file in files:
-            yield str(file), read_text(file), entry.name
+            yield Row(str(file), read_text(file), entry.name)
 
 
 def read_text(path: Path) -> str:
@@ -157,21 +141,34 @@ def read_text(path: Path) -> str:
     return text
 
 
-def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
+def first_row(path: Path) -> dict[str, Json]:
+    """Return the first row of a table, empty if there is none."""
+    return next((row for _, row in _raw_rows(path)), {})
+
+
+def _raw_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     """Return the rows of a table, each with its place for error messages."""
-    first = None
-    for where, row in _table_rows(path):
-        for column in (text, label):
+    lines = _lines(path)
+    return _json_rows(path, lines) if path.name.lower().endswith((".jsonl", ".jsonl.gz")) else _csv_rows(path, lines)
+
+
+def _rows(path: Path, columns: Columns) -> Iterator[Row]:
+    """Return the rows of a table, each with its place for error messages."""
+    first, text = None, columns.text
+    for where, row in _raw_rows(path):
+        for column in (text, *columns.labels):
             if column not in row:
                 option = "text_column" if column == text else "label_column"
-                known = _show_names(list(row)) or "none"
+                known = show_names(list(row)) or "none"
                 raise ValueError(f"{where}: no column {shown(column)} (it has {known}); set {option} to another")
             if row[column] is None:
                 raise ValueError(f"{where}: nothing in the column {column!r}")
-        content, value = row[text], row[label]
+        content, value = row[text], row[columns.labels[0]]
         if not isinstance(content, str):
             raise ValueError(f"{where}: the column {text!r} must be text, got {type(content).__name__}")
-        _check_label(where, label, value)
+        if isinstance(value, list) and columns.separator:
+            value = columns.separator.join(map(str, value))
+        _check_label(where, columns.label, value)
         first = value if first is None else first
         if isinstance(value, bool) != isinstance(first, bool):
             both = f"got {shown(value)}, and {shown(first)} in the first row"
@@ -182,14 +179,7 @@ def _rows(path: Path, text: str, label: str) -> Iterator[Row]:
             raise ValueError(f"{where}: half a character (a lone surrogate)") from None
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # 1.0 is the same class as 1
-        yield where, clean(content), str(value).strip()
-
-
-def _show_names(names: Sequence[Any]) -> str:
-    """Return the first few names as an error message shows them."""
-    plain = [name if isinstance(name, str) and name.isprintable() and len(name) < 30 else shown(name) for name in names[:10]]
-    text = ", ".join(plain)
-    return (text if len(text) <= 200 else f"{text[:197]}...") + (", …" if len(names) > 10 else "")
+        yield Row(where, clean(content), columns.join(where, row, str(value).strip()))
 
 
 def _check_label(where: str, column: str, label: Json) -> None:
@@ -253,9 +243,9 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict[str,
 def read_text_column(path: Path, column: str) -> list[str]:
     """Return the texts of a table, row by row. Its labels are not read. All rows without a text are named in one error."""
     texts, bad = [], []
-    for where, row in _table_rows(path):
+    for where, row in _raw_rows(path):
         if column not in row:
-            raise ValueError(f"{where}: no column {shown(column)} (it has {_show_names(list(row)) or 'none'})")
+            raise ValueError(f"{where}: no column {shown(column)} (it has {show_names(list(row)) or 'none'})")
         text = row[column]
         texts.append(clean(text) if isinstance(text, str) else "")
         if not texts[-1].strip():
@@ -266,9 +256,3 @@ def read_text_column(path: Path, column: str) -> list[str]:
     if not texts:
         raise ValueError(f"{path}: the table has no rows")
     return texts
-
-
-def _table_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Return the rows of a table, each with its place for error messages."""
-    is_json = path.name.lower().endswith((".jsonl", ".jsonl.gz"))
-    return (_json_rows if is_json else _csv_rows)(path, _lines(path))

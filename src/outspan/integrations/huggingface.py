@@ -20,7 +20,7 @@ from outspan.files import Json, check_new_folder, write_folder
 from outspan.integrations.model_card import write_card
 from outspan.messages import first_line
 from outspan.text.models import load_published_tokenizer, quietly
-from outspan.training.evaluate import Evaluation, evaluate
+from outspan.training.evaluate import Evaluation, LabelEvaluation, evaluate
 from outspan.training.exported import CONFIG, HERE, KEY, WEIGHTS
 from outspan.training.trained import Trained
 
@@ -44,7 +44,7 @@ def export_huggingface(run: Trained, path: Path, splits: Data | None) -> tuple[t
     return (result,), None
 
 
-def _evaluate(run: Trained, splits: Data | None) -> tuple[Evaluation | None, str]:
+def _evaluate(run: Trained, splits: Data | None) -> tuple[Evaluation | LabelEvaluation | None, str]:
     """Return the evaluation on the test data, if it can be read, and a sentence about it."""
     try:
         evaluation = evaluate(run, splits=splits)
@@ -52,10 +52,11 @@ def _evaluate(run: Trained, splits: Data | None) -> tuple[Evaluation | None, str
         if splits is not None:
             raise
         return None, f"The model card has no accuracy, because the test data cannot be read ({first_line(error)})."
-    low, high = (100 * end for end in evaluation.intervals["accuracy"])
+    metric, name = ("map", "mAP") if run.multi_label else ("accuracy", "accuracy")
+    value, (low, high) = getattr(evaluation.metrics, metric), (100 * end for end in evaluation.intervals[metric])
     tested = evaluation.tested
     on = f"{len(tested.split):,} test {run.noun} of {Path(tested.data.name).name}"
-    return evaluation, f"Test accuracy {100 * evaluation.accuracy:.2f} % (95 % interval {low:.2f} to {high:.2f}), on {on}."
+    return evaluation, f"Test {name} {100 * value:.2f} % (95 % interval {low:.2f} to {high:.2f}), on {on}."
 
 
 def _without_folders(recipe: Recipe) -> Recipe:
@@ -69,6 +70,7 @@ def _metadata(run: Trained, recipe: Recipe) -> dict[str, Json]:
     data = {"train": run.train_count, "shape": [*run.shape], "classes": [*run.classes], "mean": [*run.mean], "std": [*run.std]}
     digests = {"train_digest": run.train_digest, "test_digest": run.test_digest}
     data |= {key: digest for key, digest in digests.items() if digest is not None}
+    data |= {"multi_label": True} if run.multi_label else {}
     flags = {"stopped_early": run.stopped_early, "is_best": run.is_best}
     return {"version": version("outspan"), "step": run.step, **flags, "recipe": asdict(recipe), "data": data}
 
@@ -109,6 +111,7 @@ def _save_text_model(run: Trained, folder: Path, public: Recipe) -> str:
     before, model.config = model.config, copy.deepcopy(model.config)
     model.config.id2label = dict(enumerate(run.classes))
     model.config.label2id = {name: i for i, name in enumerate(run.classes)}
+    model.config.problem_type = "multi_label_classification" if run.multi_label else "single_label_classification"
     setattr(model.config, KEY, _metadata(run, replace(public, model=HERE)))
     tokenizer.model_max_length, tokenizer.truncation_side = run.shape[0], _SIDES[run.recipe.truncate]
     tokenizer.padding_side = "right"

@@ -11,7 +11,7 @@ import torch
 
 from outspan.config import write_recipe
 from outspan.training import compositions
-from outspan.training.evaluate import Evaluation
+from outspan.training.evaluate import Evaluation, LabelEvaluation
 from outspan.training.trained import Trained
 
 _MOST = 10  # compositions that are listed
@@ -21,7 +21,7 @@ _USE: Mapping[str, str] = MappingProxyType(
     {
         "outspan": """
 run = outspan.load("NAME")  # this folder; after an upload: huggingface_hub.snapshot_download("USER/NAME")
-print(outspan.predict(run, ["photo.jpg"]).top(3))
+print(outspan.predict(run, ["photo.jpg"]).LIKELY)
 """,
         "timm": """import timm
 
@@ -32,27 +32,41 @@ model = timm.create_model("local-dir:NAME", pretrained=True).eval()  # after an 
 tokenizer = AutoTokenizer.from_pretrained("NAME")  # this folder; after an upload: "USER/NAME"
 model = AutoModelForSequenceClassification.from_pretrained("NAME")
 tokens = tokenizer(["A text."], truncation=True, padding=True, return_tensors="pt")
-print(model(**tokens).logits.softmax(1))
+print(model(**tokens).logits.PROBABILITIES)
 """,
     }
 )
-_OF_EVERY_RUN = {"epoch", "step", "train_loss", "lr", "test_accuracy", "validation_accuracy"}  # metrics of all policies
+# The metric, and for the Python code the likely classes and the probabilities.
+_SINGLE_LABEL = "accuracy", "top(3)", "softmax(1)"
+_MULTI_LABEL = "mAP", "labels(0.5)", "sigmoid()"
+_OF_EVERY_RUN = {
+    "epoch",
+    "step",
+    "train_loss",
+    "lr",
+    "test_accuracy",
+    "validation_accuracy",
+    "validation_map",
+}  # metrics of all policies
 
 
-def write_card(run: Trained, name: str, library: str, evaluation: Evaluation | None, result: str) -> str:
+def write_card(run: Trained, name: str, library: str, evaluation: Evaluation | LabelEvaluation | None, result: str) -> str:
     """Return the model card of a run as Markdown. `result` is a sentence about the accuracy."""
     task, recipe = _TASKS[run.noun], run.recipe
+    metric, likely, probabilities = _MULTI_LABEL if run.multi_label else _SINGLE_LABEL
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
-    header = f"---\nlibrary_name: {library}\npipeline_tag: {task}\ntags:\n- outspan\n- {task}\nmetrics:\n- accuracy\n---\n"
+    header = f"---\nlibrary_name: {library}\npipeline_tag: {task}\ntags:\n- outspan\n- {task}\nmetrics:\n- {metric}\n---\n"
+    use = _USE[library].replace("LIKELY", likely).replace("PROBABILITIES", probabilities).replace("NAME", _plain(name))
+    several = ", of which a sample can have several" if run.multi_label else ""
     average = f" The weights are an exponential moving average with decay {recipe.ema:g}." if recipe.ema else ""
     average += f" They are those of the best epoch by validation, after step {run.step:,}." if run.is_best else ""
     unfinished = "" if run.is_finished or run.is_best else f" The run is not finished: this is step {run.step:,}."
     size = " x ".join(map(str, run.shape))
     parts = [
         f"{header}\n# {_cell(name)}\n",
-        f"A classifier of {run.noun} with {len(run.classes)} classes: model {_cell(recipe.model)}, {parameters:,} parameters, "
-        f"trained with outspan {version('outspan')} and torch {torch.__version__}.\n",
-        f"## Use\n\n```python\n{_USE[library].replace('NAME', _plain(name))}```\n",
+        f"A classifier of {run.noun} with {len(run.classes)} classes{several}: model {_cell(recipe.model)}, "
+        f"{parameters:,} parameters, trained with outspan {version('outspan')} and torch {torch.__version__}.\n",
+        f"## Use\n\n```python\n{use}```\n",
         f"## Data\n\nTrained on {run.train_count:,} {run.noun} of {_cell(recipe.data)}. Size of a sample: {size}.\n",
         f"## Accuracy\n\n{_cell(result)}\n",
         *([] if evaluation is None else [_class_table(evaluation)]),
@@ -63,7 +77,13 @@ def write_card(run: Trained, name: str, library: str, evaluation: Evaluation | N
     return "\n".join(parts)
 
 
-def _class_table(evaluation: Evaluation) -> str:
+def _class_table(evaluation: Evaluation | LabelEvaluation) -> str:
+    if isinstance(evaluation, LabelEvaluation):
+        rows = [
+            [_cell(name), f"{one.support:,}", *map(_percent, (one.average_precision, one.recall, one.precision, one.f1))]
+            for name, one in evaluation.scores.items()
+        ]
+        return _table(("class", "samples", "average precision, %", "recall, %", "precision, %", "F1, %"), rows)
     rows = [
         [_cell(name), f"{scores.support:,}", *map(_percent, (scores.recall, scores.precision, scores.f1))]
         for name, scores in evaluation.scores.items()

@@ -20,6 +20,7 @@ from outspan.data.dataset import Data
 from outspan.files import write_whole
 from outspan.messages import first_line, shown
 from outspan.models.outputs import read_logits
+from outspan.policies.objectives import objective_for
 from outspan.shapes import Float32, Int64, UInt8
 from outspan.training.evaluation_data import load_evaluation_data, use_splits
 from outspan.training.trained import Trained
@@ -39,13 +40,13 @@ class _ImageGraph(nn.Module):
     def __init__(self, run: Trained) -> None:
         super().__init__()
         mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (run.mean, run.std))
-        self.model = run.model
+        self.model, self.probabilities = run.model, objective_for(multi_label=run.multi_label).probabilities
         self.register_buffer("scale", (1 / (255 * std)).float())
         self.register_buffer("shift", (-mean / std).float())
 
     def forward(self, images: UInt8[Tensor, "B C H W"]) -> Float32[Tensor, "B classes"]:
         """Return the probabilities of images."""
-        return read_logits(self.model(images.float() * self.scale + self.shift)).float().softmax(1)
+        return self.probabilities(read_logits(self.model(images.float() * self.scale + self.shift)).float())
 
 
 class _TextGraph(nn.Module):
@@ -53,13 +54,13 @@ class _TextGraph(nn.Module):
 
     def __init__(self, run: Trained) -> None:
         super().__init__()
-        self.model = _text_model(run)
+        self.model, self.probabilities = _text_model(run), objective_for(multi_label=run.multi_label).probabilities
         self.padding: Any = run.model.padding
 
     def forward(self, tokens: Int64[Tensor, "B T"]) -> Float32[Tensor, "B classes"]:
         """Return the probabilities of texts."""
         mask = (tokens != self.padding).long()
-        return self.model(input_ids=tokens, attention_mask=mask).logits.float().softmax(1)
+        return self.probabilities(self.model(input_ids=tokens, attention_mask=mask).logits.float())
 
 
 def _text_model(run: Trained) -> Any:
@@ -173,11 +174,11 @@ def _difference(file: Path, run: Trained, batches: list[Tensor], kind: _Kind) ->
     import onnxruntime
 
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    largest = 0.0
+    objective, largest = objective_for(multi_label=run.multi_label), 0.0
     for batch in batches:
         [probabilities] = session.run(None, {kind.input: batch.numpy()})
         with torch.inference_mode():
-            expected = read_logits(kind.logits(run, batch)).float().softmax(1)
+            expected = objective.probabilities(read_logits(kind.logits(run, batch)).float())
             difference = (torch.from_numpy(probabilities) - expected).abs().max()
         largest = max(largest, float(difference.nan_to_num(nan=torch.inf)))
     return largest

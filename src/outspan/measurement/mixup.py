@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from typing_extensions import Unpack
 
 from outspan.config import Recipe
-from outspan.data.sets import Data, hold_out, noun_of
+from outspan.data.sets import Data, noun_of
+from outspan.data.stratify import hold_out
 from outspan.figures.markup import display, figure_bytes
 from outspan.files import Json, write_json
 from outspan.measurement.info import StudyInfo, study_info

@@ -81,6 +81,8 @@ class Study:
         self.pool = pool if data is None else _ONE_BY_ONE
         self.pool.check(self.device)
         self.data = data or load_for(baseline)
+        if self.data.train.labels.ndim == 2:
+            raise ValueError(f"a study needs data with one label per sample, got several: data {baseline.data!r}")
         self.settings = study_settings(baseline, self.data, self.device, shared_batches=shared_batches)
         self.folder = Folder(output_folder(out), self.settings, len(self.data.test), len(self.data.classes))
 

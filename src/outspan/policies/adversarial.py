@@ -27,7 +27,7 @@ from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Step
 from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
-from outspan.shapes import Float32, Inputs, Int64, Num, describe
+from outspan.shapes import BatchLabels, Float32, Inputs, Int64, describe
 from outspan.transforms.normalize import Preprocess
 
 # The operations of AutoAugment without sample pairing, which blends images but not their labels.
@@ -139,7 +139,7 @@ class Adversarial:
         self._sums = torch.zeros(self.policies)
 
     def __call__(
-        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Float32[Tensor, " B"] | None = None
+        self, inputs: Inputs, labels: BatchLabels, *, step: int, confidence: Float32[Tensor, " B"] | None = None
     ) -> Batch:
         """Return `policies` augmented samples for each sample of the batch; those of one sample are adjacent.
 

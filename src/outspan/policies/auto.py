@@ -16,22 +16,21 @@ from torch import Tensor
 from outspan import rng
 from outspan.limits import check_positive, check_value
 from outspan.plan import Plan
-from outspan.policies.batch import Batch, check_batch, draw_and_execute
+from outspan.policies.batch import Batch, check_batch, check_label_type, draw_and_execute
 from outspan.policies.drawing import add_defaults, check_addition, check_proposal, draw, find_defaults, names_of
-from outspan.policies.fits import NAMES, Estimate, Fits, indicators, with_new_names
+from outspan.policies.fits import NAMES, Estimate, Fits, MultiLabelFits, indicators, with_new_names
 from outspan.policies.ranks import find_ranks
 from outspan.policies.settings import check_settings
 from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
-from outspan.shapes import Float32, Inputs, Num
+from outspan.shapes import BatchLabels, Float32, Inputs
 from outspan.transforms.normalize import Preprocess
 from outspan.transforms.table import find
 
 _ROUNDS = 50
-# By the number of epochs: the strength at the start, the highest strength, the fit above which it rises, and the fraction of
-# the samples that are mixed at a strength of 2.
+# By epochs: strength at the start, highest strength, fit above which it rises, fraction of samples mixed at a strength of 2.
 _STARTS = (5.0, 25.0, 100.0, 200.0, 400.0), (0.0, 0.4, 1.0, 1.0, 2.0)
 _LIMITS = (50.0, 200.0), (1.0, 2.0)
 _GOOD_FITS = (50.0, 100.0), (0.9, 0.95)
@@ -50,8 +49,7 @@ _TRIAL_EPOCHS = 10.0  # and of the epochs, if this is less: later a model may ha
 _TRIED, _TRIAL_EVERY = 0.6, 4  # the fraction of the draws of the weak transforms that are applied then, in every 4th step
 _UNDECIDED = -1.0  # the fraction of the draws of a weak transform that will be applied, before the end of its trial
 _TRIAL_STRENGTH = 0.5  # the highest strength then: stronger transforms would hide what the weak ones do
-# The loss of fit, as a fraction of the fit above chance, up to which a weak transform is used after the trial, and from which
-# it is not.
+# The loss of fit, relative to the fit above chance, up to which a weak transform is used after the trial, and from which not.
 _SAFE, _UNSAFE = 0.24, 0.29
 _UNGRADED = 0.75  # both limits are lower for a transform without a level, such as a flip, because it cannot be weakened
 
@@ -87,6 +85,7 @@ class Auto:
     weak: Proposal | None = None  # transforms that are used only if a trial shows that the model still predicts the label
     mix: Proposal | None = None  # what is also applied to some samples in runs of more than 200 epochs
     label_smoothing: float = 0.0  # that of the losses
+    multi_label: bool = False  # any number of labels per sample: the losses are sums of binary cross entropies
     # The settings that all policies share; `Settings` describes them.
     classes: int
     defaults: str | Proposal = "none"
@@ -118,16 +117,17 @@ class Auto:
         self.weights = np.ones(len(NAMES))
         always = names_of(find_defaults(self.defaults))  # these need no trial
         self.safe = {name: _UNDECIDED for name in names_of(self.weak) if name not in always}
-        self._fits = Fits(self.classes, self.label_smoothing)
+        self._fits = (MultiLabelFits if self.multi_label else Fits)(self.classes, self.label_smoothing)
 
     def __call__(
-        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Float32[Tensor, " B"] | None = None
+        self, inputs: Inputs, labels: BatchLabels, *, step: int, confidence: Float32[Tensor, " B"] | None = None
     ) -> Batch:
         """Augment a batch. The plan depends on the seed, the step, and on what `learn` has read in earlier rounds.
 
         `confidence`, in [0, 1], multiplies the strength of each sample.
         """
         check_batch(inputs, labels, self.preprocess)
+        check_label_type(labels, multi_label=self.multi_label)
         confidence = check_confidence(confidence, len(inputs))
         strength = strength_at(step, self._strength, self.finish, self.steps)
         ranks = find_ranks(self.rank, self.world)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from outspan.plan import Plan
 from outspan.policies.ranks import Part, own_plan
-from outspan.shapes import Float32, Inputs, Int64, Normalized, Num
+from outspan.shapes import BatchLabels, Float32, Inputs, Int64, Normalized
 from outspan.transforms.normalize import DEFAULT_PREPROCESS, Preprocess, Redrawable, RedrawingPreprocess
 
 _ATTEMPTS = 16  # at a draw that changes its sample
@@ -41,7 +41,7 @@ def check_preprocess(preprocess: object) -> None:
         raise ValueError(f"preprocess must be an outspan.Normalize, or another Preprocess, got {name}")
 
 
-def check_batch(inputs: Inputs, labels: Num[Tensor, "B ..."], preprocess: Preprocess | None) -> None:
+def check_batch(inputs: Inputs, labels: BatchLabels, preprocess: Preprocess | None) -> None:
     """Raise a ValueError unless `preprocess` accepts the inputs and there is one label per sample."""
     (preprocess or DEFAULT_PREPROCESS).check(inputs.own if isinstance(inputs, Part) else inputs)
     if not isinstance(labels, Tensor):
@@ -104,3 +104,9 @@ def _with_outputs(plan: Plan, rows: Tensor, other: Plan) -> Plan:
     places = torch.arange(len(plan))
     places[rows] += len(plan)
     return Plan.cat([plan, other])[places]
+
+
+def check_label_type(labels: Tensor, *, multi_label: bool) -> None:
+    """Refuse multi-hot labels, of dtype bool, unless a policy expects them, and others if it does."""
+    if (labels.dtype == torch.bool) != multi_label:
+        raise ValueError(f"multi_label must be {not multi_label} for labels of {labels.dtype}: pass it to Auto")

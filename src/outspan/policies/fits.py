@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from outspan.devices import to_device
 from outspan.plan import Plan
-from outspan.policies.losses import entropy, excess_loss, smooth
+from outspan.policies.losses import entropy, smooth
+from outspan.policies.objectives import MULTI_LABEL, SINGLE_LABEL, Objective
 from outspan.policies.ranks import sum_over_ranks
 from outspan.transforms.table import ALL
 
@@ -41,7 +43,10 @@ class Estimate:
 class Fits:
     """A linear regression of the fit of a sample on its transforms, over the recent rounds of a run."""
 
+    objective: Objective = SINGLE_LABEL
+
     def __init__(self, classes: int, label_smoothing: float) -> None:
+        self._decisions = 1  # that the loss of a sample is the sum of
         self.classes, self.label_smoothing = classes, label_smoothing
         self._counts = np.zeros((1 + len(NAMES), 1 + len(NAMES)))  # X^T X; column 0 is the intercept
         self._sums = torch.zeros(1 + len(NAMES))  # X^T fit, on the device of the losses
@@ -52,15 +57,19 @@ class Fits:
 
         With `world` > 1, the batches of all ranks are added, on every rank.
         """
-        fit = torch.exp(-excess_loss(losses, targets, smoothing=self.label_smoothing)).nan_to_num(0.0, 0.0, 0.0)
+        excess = self.objective.excess(losses, targets, smoothing=self.label_smoothing)
+        fit = torch.exp(-excess / self._decisions).nan_to_num(0.0, 0.0, 0.0)
         x, columns = to_device(torch.from_numpy(rows.astype(np.float32)), losses.device), rows.shape[1]
-        sums, classes, counts = x.T @ fit, torch.stack([torch.ones_like(fit), fit]) @ targets, rows.T @ rows
+        sums, classes, counts = x.T @ fit, self._sum_by_class(fit, targets), rows.T @ rows
         if world > 1:
             sums, classes = sum_over_ranks(sums), sum_over_ranks(classes)
             counts = sum_over_ranks(to_device(torch.from_numpy(counts), losses.device)).cpu().numpy()
         self._sums, self._classes = self._sums.to(losses.device), self._classes.to(losses.device) + classes
         self._sums[:columns] += sums  # without transforms there is one column, the intercept
         self._counts[:columns, :columns] += counts
+
+    def _sum_by_class(self, fit: Tensor, targets: Tensor) -> Tensor:
+        return torch.stack([torch.ones_like(fit), fit]) @ targets
 
     def end_round(self) -> None:
         """Give the rounds so far a smaller weight than the next one."""
@@ -71,13 +80,15 @@ class Fits:
         penalty = np.diag([1e-3, *[_RIDGE] * len(NAMES)])
         fit, *effects = np.linalg.solve(self._counts + penalty, self._sums.double().cpu().numpy())
         errors = min(_DEVIATION, max(fit, 0.0)) / np.sqrt(np.maximum(np.diag(self._counts)[1:], 1))
+        return Estimate(float(fit), *self._chance_and_evenness(), -np.array(effects), errors)
+
+    def _chance_and_evenness(self) -> tuple[float, float]:
         counts, fits = self._classes.double().cpu()
         constant, seen = self._constant(counts / counts.sum()), counts > 0
         chance = float(counts @ constant / counts.sum())
         of_samples = _learned(float(fits.sum() / counts.sum()), chance)
         of_classes = _learned(float((fits[seen] / counts[seen]).mean()), float(constant[seen].mean()))
-        evenness = min(max(of_classes / max(of_samples, 1e-6), 0.0), 1.0)
-        return Estimate(float(fit), chance, evenness, -np.array(effects), errors)
+        return chance, _ratio(of_classes, of_samples)
 
     def _constant(self, frequency: Tensor) -> Tensor:
         """Return the fit of each class for the prediction that is best if it is the same for all samples."""
@@ -112,6 +123,46 @@ def with_new_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
         name: torch.nn.functional.pad(state[name], pad, value=value) for name, (pad, value) in fill.items() if name in state
     }
     return state | padded
+
+
+class MultiLabelFits(Fits):
+    """The same for samples with several labels, whose loss is the sum over the classes.
+
+    The fit of a sample is then the geometric mean, over the classes, of the probability of the right answer. Even a model that
+    predicts the frequency of each class has a high fit, if labels are rare. So `learned` is relative to this model.
+    """
+
+    objective = MULTI_LABEL
+
+    def __init__(self, classes: int, label_smoothing: float) -> None:
+        super().__init__(classes, label_smoothing)
+        self._decisions = classes
+        # By class, and in the last column for all samples: sums of the targets, of the targets times the fit of the model, and
+        # of the targets times the fit of predicting frequencies.
+        self._classes = torch.zeros(3, classes + 1)
+
+    def _sum_by_class(self, fit: Tensor, targets: Tensor) -> Tensor:
+        ones = torch.ones_like(fit)
+        columns = torch.cat([targets, ones.unsqueeze(1)], 1)
+        sums = self._classes[0].to(targets.device) + columns.sum(0)
+        frequency = self.objective.smooth((sums[:-1] / sums[-1]).clamp(1e-6, 1 - 1e-6), self.label_smoothing)
+        classes, smoothed = self.classes, self.objective.smooth(targets, self.label_smoothing)
+        losses = functional.binary_cross_entropy(frequency.expand_as(targets), smoothed, reduction="none").sum(1)
+        constant = torch.exp((self.objective.entropy(smoothed) - losses) / classes)
+        return torch.stack([ones, fit, constant]) @ columns
+
+    def _chance_and_evenness(self) -> tuple[float, float]:
+        counts, fits, constant = self._classes.double().cpu()
+        chance, seen = float(constant[-1] / counts[-1]), counts[:-1] > 0
+        fits, constant = ((sums[:-1][seen] / counts[:-1][seen]) for sums in (fits, constant))
+        weights = counts[:-1][seen] / counts[:-1].sum()
+        of_classes = _learned(float(fits.mean()), float(constant.mean()))
+        of_samples = _learned(float(fits @ weights), float(constant @ weights))
+        return chance, _ratio(of_classes, of_samples) if bool(seen.any()) else 1.0
+
+
+def _ratio(of_classes: float, of_samples: float) -> float:
+    return min(max(of_classes / max(of_samples, 1e-6), 0.0), 1.0)
 
 
 def _learned(fit: float, chance: float) -> float:

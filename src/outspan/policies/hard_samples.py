@@ -1,6 +1,5 @@
 """Which samples an epoch trains on: a part of the easy ones is left out, by the losses of earlier epochs."""
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +9,8 @@ from torch.utils.data import Sampler
 
 from outspan import rng
 from outspan.limits import MAX_SKIP, check_number, check_positive, check_whole
-from outspan.policies.losses import excess_loss
+from outspan.policies.balancing import balanced_order
+from outspan.policies.objectives import objective_for
 from outspan.policies.state import check_state
 from outspan.shapes import Float32, Int64, describe
 
@@ -31,6 +31,9 @@ class HardSamples(Sampler[int]):
     Samples with a wrong label are hard, too, and no model should see them more often. So nothing is left out while more than
     8 % of the samples were predicted worse than by chance in two epochs in a row.
 
+    With `balance`, the labels of all samples, an epoch instead has equally many samples of each class. Nothing is left out
+    then: `skip` must be 0. With `multi_label`, the losses are sums of binary cross entropies over the classes.
+
     Example::
 
         sampler = outspan.HardSamples(len(dataset), epochs=20, classes=10)
@@ -43,14 +46,29 @@ class HardSamples(Sampler[int]):
                 sampler.learn(rows, losses)
     """
 
-    def __init__(self, size: int, *, epochs: float, classes: int, skip: float = 0.5, store: bool = True, seed: int = 0) -> None:
+    def __init__(
+        self,
+        size: int,
+        *,
+        epochs: float,
+        classes: int,
+        skip: float = 0.5,
+        store: bool = True,
+        seed: int = 0,
+        balance: Int64[Tensor, " size"] | None = None,
+        multi_label: bool = False,
+    ) -> None:
         check_whole("size", size, 1)
         check_positive("epochs", epochs)
         check_whole("classes", classes, 2)
         check_number("skip", skip)
         if not 0 <= skip <= MAX_SKIP:
             raise ValueError(f"skip must lie in [0, {MAX_SKIP}], got {skip:g}")
+        if balance is not None and (skip or balance.shape != (size,)):
+            problem = f"skip 0, got {skip:g}" if skip else f"one label per sample, [{size}], got {describe(balance)}"
+            raise ValueError(f"balance needs {problem}")
         self.size, self.epochs, self.classes, self.skip, self.seed = size, epochs, classes, float(skip), seed
+        self.balance, self.objective = balance, objective_for(multi_label=multi_label)
         # Whether losses are stored: for `confidence`, or if an epoch leaves out samples.
         self.store = store or (skip > 0 and (1 - _LAST_EPOCHS) * epochs >= _FIRST_EPOCHS + 1)
         self.epoch = 0
@@ -77,13 +95,15 @@ class HardSamples(Sampler[int]):
             losses = torch.cat([part.cpu() for part in self._losses]).numpy()
             before = self._wrong.copy()
             # Of a sample that came twice, the later loss stays.
-            self._wrong[rows] = np.where(losses[:, 0] > math.log(self.classes), before[rows] + 1, 0)
+            self._wrong[rows] = np.where(losses[:, 0] > self.objective.guess(self.classes), before[rows] + 1, 0)
             self._last[rows] = losses[:, 1]
             self._rows, self._losses, self._count = [], [], 0
 
     def order(self) -> Int64[Tensor, " size"]:
         """Return the rows of the samples of this epoch."""
         generator = rng.generator(self.seed, "order", self.epoch)
+        if self.balance is not None:
+            return balanced_order(self.balance, generator)
         fraction, easy, passes = self._fraction(), self._easy(), []
         while sum(map(len, passes)) < self.size:
             rows = generator.permutation(self.size)
@@ -114,7 +134,7 @@ class HardSamples(Sampler[int]):
             problem = f"epoch {self.epoch} has {self.size} samples and got the losses of more"
             raise ValueError(f"{problem}: call set_epoch(epoch) at the start of each epoch")
         losses = losses.detach().float()
-        excess = losses if targets is None else excess_loss(losses, targets)
+        excess = losses if targets is None else self.objective.excess(losses, targets)
         self._rows.append(rows)
         both = torch.stack([losses, excess], 1)
         self._losses.append(both if len(both) == len(rows) else both.view(len(rows), -1, 2).mean(1))

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from outspan.limits import check_number
 from outspan.plan import Plan
-from outspan.shapes import Num
+from outspan.shapes import BatchLabels
 from outspan.transforms.table import find
 
 
@@ -20,9 +19,7 @@ def check_same_class(fraction: float) -> None:
         raise ValueError(f"same_class must lie in [0, 1], or be -1 to ignore the classes, got {fraction}")
 
 
-def partners_by_class(
-    plan: Plan, labels: Num[Tensor, "B ..."], fraction: float, generators: Sequence[np.random.Generator]
-) -> Plan:
+def partners_by_class(plan: Plan, labels: BatchLabels, fraction: float, generators: Sequence[np.random.Generator]) -> Plan:
     """Redraw the partners of mixing steps: with probability `fraction` from the image's own class, else from another class.
 
     The plan has one batch of outputs per generator, and partners come from the same batch. A partner is uniform over the

@@ -15,7 +15,7 @@ from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
-from outspan.shapes import Float32, Inputs, Num
+from outspan.shapes import BatchLabels, Float32, Inputs
 from outspan.transforms.normalize import Preprocess
 
 
@@ -51,7 +51,7 @@ class Plain:
         check_same_class(self.same_class)
 
     def __call__(
-        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Float32[Tensor, " B"] | None = None
+        self, inputs: Inputs, labels: BatchLabels, *, step: int, confidence: Float32[Tensor, " B"] | None = None
     ) -> Batch:
         """Augment a batch. The plan depends only on the seed and the step, and with `same_class` on the labels.
 
@@ -74,7 +74,7 @@ class Plain:
         targets = make_targets(inputs, labels, drawn.plan, self.classes)
         return Batch(drawn.inputs, targets, drawn.plan, unchanged=drawn.unchanged)
 
-    def draw_several(self, labels: Num[Tensor, "B ..."], *, seeds: Sequence[int], step: int) -> Plan:
+    def draw_several(self, labels: BatchLabels, *, seeds: Sequence[int], step: int) -> Plan:
         """Draw the plans of one step for several seeds as one plan. `labels` has the labels of each seed's batch, in order."""
         size, strength = len(labels) // len(seeds), self._strength_at(step)
         plan = draw_several(self.propose, self.defaults, size, seeds=seeds, step=step, strength=strength)

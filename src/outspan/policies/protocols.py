@@ -5,16 +5,14 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from outspan.policies.batch import Batch
-from outspan.shapes import Inputs, Num
+from outspan.shapes import BatchLabels, Inputs
 
 
 @runtime_checkable
 class Policy(Protocol):
     """Turns a batch of samples into augmented inputs and soft targets."""
 
-    def __call__(
-        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Tensor | None = None
-    ) -> Batch: ...
+    def __call__(self, inputs: Inputs, labels: BatchLabels, *, step: int, confidence: Tensor | None = None) -> Batch: ...
 
 
 @runtime_checkable

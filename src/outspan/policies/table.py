@@ -14,6 +14,7 @@ from outspan.policies import files, published
 from outspan.policies.adversarial import Adversarial
 from outspan.policies.auto import Auto
 from outspan.policies.drawing import find_defaults
+from outspan.policies.objectives import MULTI_LABEL, find_objective, objective_for
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import blend, natural, natural_names, over_range, sequence, uniform
 from outspan.policies.protocols import Policy
@@ -33,7 +34,7 @@ TRANSFORM_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 # The benchmark whose published settings a data set uses. For all others it is CIFAR.
-_BENCHMARKS = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
+BENCHMARKS = MappingProxyType({"svhn": "svhn", "digits": "none", "mnist": "none"})
 _AUTOAUGMENT_TABLES = MappingProxyType({"svhn": "svhn", "imagenet-cropped": "imagenet"})
 _DEFAULTS = MappingProxyType({"images": tuple(published.DEFAULTS), "texts": ("none",)})
 _MIXES = MappingProxyType({"images": sequence(Step("cutmix", 0.0, 1.0)), "texts": None})  # what "auto" does in long runs
@@ -52,6 +53,7 @@ class Context:
     shape: tuple[int, ...]  # of a sample
     samples: int  # number of training samples
     world: int = 1  # number of ranks
+    multi_label: bool = False  # whether a sample can have several labels
 
     @property
     def epoch_steps(self) -> int:
@@ -115,6 +117,7 @@ def _build_uncertain(context: Context) -> Uncertain:
         select=_select(recipe.select),
         score=recipe.score,
         score_every=recipe.score_every,
+        loss=objective_for(multi_label=context.multi_label).loss,
         **context.settings,
     )
 
@@ -128,7 +131,8 @@ def _build_auto(context: Context) -> Auto:
     transforms = {"weak": published.crop_and_flip(crop=not is_cropped) if is_default else None, "mix": _MIXES[context.noun]}
     transforms = {name: within_ranks(proposal, context.world) for name, proposal in transforms.items()}
     propose, smoothing = within_ranks(propose, context.world), recipe.label_smoothing
-    return Auto(propose, **transforms, epochs=epochs, label_smoothing=smoothing, **context.settings)
+    options = {"label_smoothing": smoothing, "multi_label": context.multi_label}
+    return Auto(propose, **transforms, epochs=epochs, **options, **context.settings)
 
 
 def _build_adversarial(context: Context) -> Adversarial:
@@ -211,10 +215,11 @@ def build_policy(recipe: Recipe, model: nn.Module, data: Data, preprocess: Prepr
         problem = f"same_class is for a single process, got same_class={recipe.same_class:g} and {world} processes"
         raise ValueError(f"{problem}: leave same_class out, or start one process")
     check_noun(recipe, data.train.noun)
-    benchmark = "imagenet-cropped" if recipe.crop == "resized" else _BENCHMARKS.get(data.name, "cifar")
+    multi_label = find_objective(data.train.labels) is MULTI_LABEL
+    benchmark = "imagenet-cropped" if recipe.crop == "resized" else BENCHMARKS.get(data.name, "cifar")
     samples = len(data.train) - recipe.validation
     of_data = len(data.classes), data.train.noun, benchmark, data.train.shape, samples
-    return POLICIES[recipe.policy].build(Context(recipe, model, preprocess, *of_data, world))
+    return POLICIES[recipe.policy].build(Context(recipe, model, preprocess, *of_data, world, multi_label))
 
 
 def parse_transforms(text: str) -> tuple[str, ...]:
@@ -275,16 +280,6 @@ def warn_ignored_keys(
         warnings.warn(f"{subject} ignores these keys: {', '.join(ignored)}", stacklevel=stacklevel)
     if "momentum" in keys and recipe.optimizer == "adamw":
         warnings.warn("optimizer adamw ignores the key momentum", stacklevel=stacklevel)
-
-
-def policies_with_crops(policies: Iterable[str], data: str) -> list[str]:
-    """Return the policies that crop and flip the images of a data set without any `defaults`."""
-    return [name for name in policies if POLICIES[name].crops and _BENCHMARKS.get(data) != "none"]
-
-
-def policies_without_transforms(policies: Iterable[str], data: str) -> list[str]:
-    """Return the policies other than `none` that have no transforms of their own for a data set."""
-    return [name for name in policies if POLICIES[name].crops and _BENCHMARKS.get(data) == "none"]
 
 
 def augmentation_of(recipe: Recipe) -> str:

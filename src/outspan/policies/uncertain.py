@@ -16,13 +16,14 @@ from outspan.models.outputs import read_logits
 from outspan.plan import Plan
 from outspan.policies.batch import Batch, check_batch, draw_and_execute
 from outspan.policies.drawing import check_proposal, draw
-from outspan.policies.losses import check_loss, entropy, sample_losses, soft_cross_entropy
+from outspan.policies.losses import check_loss, sample_losses, soft_cross_entropy
+from outspan.policies.objectives import MULTI_LABEL, find_objective
 from outspan.policies.ranks import Part, find_ranks
 from outspan.policies.settings import check_settings
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
-from outspan.shapes import Float32, Inputs, Int64, Num
+from outspan.shapes import BatchLabels, Float32, Inputs, Int64
 from outspan.transforms.normalize import Preprocess
 
 _POWERS = {"max": math.inf, "proportional": 1.0}
@@ -79,13 +80,19 @@ class Uncertain:
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
 
     def __call__(
-        self, inputs: Inputs, labels: Num[Tensor, "B ..."], *, step: int, confidence: Float32[Tensor, " B"] | None = None
+        self, inputs: Inputs, labels: BatchLabels, *, step: int, confidence: Float32[Tensor, " B"] | None = None
     ) -> Batch:
         """Return `keep` augmented samples for each sample of the batch; those of one sample are adjacent.
 
         `confidence`, in [0, 1], multiplies the strength of each sample.
         """
         check_batch(inputs, labels, self.preprocess)
+        objective = find_objective(labels)
+        if objective is MULTI_LABEL and self.loss is soft_cross_entropy:
+            raise ValueError(
+                "loss is the cross entropy, for one label per sample, and the labels are multi-hot: pass loss="
+                "torch.nn.BCEWithLogitsLoss()"
+            )
         ranks = find_ranks(self.rank, self.world)
         options = {"seed": self.seed, "step": step, "ranks": ranks, "confidence": check_confidence(confidence, len(inputs))}
         strength = strength_at(step, self.strength, self.finish, self.steps)
@@ -107,7 +114,7 @@ class Uncertain:
                 raise ValueError(f"classes must be the number of the model's logits, {logits.shape[1]}, got {self.classes}")
             targets = make_targets(inputs, labels, plan, logits.shape[1])
             losses = self._score(logits, targets, inputs).view(len(inputs), count)
-            score = losses - entropy(targets).view_as(losses) if self.score == "excess" else losses
+            score = losses - objective.entropy(targets).view_as(losses) if self.score == "excess" else losses
         chosen = choose(score, self.keep, self._power, seed=self.seed, step=step, ranks=ranks)
         losses, targets = losses.clone(), targets.clone()  # tensors of inference mode cannot be trained on
         own = chosen

@@ -16,7 +16,7 @@ from outspan.figures.markup import Cell, Markup, element, join, table
 from outspan.models.evaluating import evaluating
 from outspan.models.outputs import read_logits
 from outspan.plan import Plan
-from outspan.policies.losses import soft_cross_entropy
+from outspan.policies.objectives import find_objective
 from outspan.policies.proposals import over_range, sequence
 from outspan.policies.table import build_policy
 from outspan.policies.targets import make_targets
@@ -159,14 +159,21 @@ def _batch(trained: Trained, data: Data, count: int) -> tuple[object, Tensor, li
         warnings.simplefilter("ignore")
         split = data.train.take(rows).prepared(trained.recipe, train=True)
     inputs, labels = next(iter(split.batches([torch.arange(min(count, len(split)))], torch.device("cpu"))))
-    return inputs, labels, [trained.classes[label] for label in labels.tolist()]
+    return inputs, labels, [_label_names(trained.classes, label) for label in labels.tolist()]
+
+
+def _label_names(classes: Sequence[str], label: int | list[bool]) -> str:
+    """Return the class of a sample, or its classes, separated by commas."""
+    if isinstance(label, int):
+        return classes[label]
+    return ", ".join(name for name, has in zip(classes, label, strict=True) if has) or "no class"
 
 
 def _losses(trained: Trained, inputs: object, labels: Tensor, plan: Plan) -> list[float]:
     targets = make_targets(inputs, labels, plan, len(trained.classes))  # pyright: ignore[reportArgumentType]
     with evaluating(trained.model):
         logits = read_logits(trained.model(trained.preprocess.execute(inputs, plan)))
-        return soft_cross_entropy(logits, targets, reduction="none").tolist()
+        return find_objective(labels).loss(logits, targets, reduction="none").tolist()
 
 
 def draw_candidates(trained: Trained, data: Data, count: int) -> Drawn | None:

@@ -9,12 +9,15 @@ from outspan.reporting.chosen import show_chosen
 from outspan.reporting.page import charts, missing, paragraph, subsection
 from outspan.reporting.runs import Detail, RunResult
 from outspan.reporting.samples import TILES, name_of, show_samples
-from outspan.training.evaluate import Evaluation
+from outspan.training.evaluate import Evaluation, LabelEvaluation
 
 _MATRIX = 30  # classes up to which the whole confusion matrix is shown
 _LISTED = 60  # confusions that are listed otherwise
 _METRICS = {
     "accuracy": "accuracy",
+    "map": "average precision, mean (mAP)",
+    "micro_f1": "F1, over all labels",
+    "label_accuracy": "accuracy, over all labels",
     "top5": "top-5 accuracy",
     "balanced_accuracy": "balanced accuracy",
     "macro_f1": "F1, mean over classes",
@@ -50,6 +53,8 @@ def run_sections(run: RunResult, detail: Detail) -> Markup:
     how = join(["Run ", element("code", f"outspan report {run.folder} --data PATH"), " with the path of its data."])
     if run.evaluation is None:
         parts.append(missing("Accuracy by class, confusion, calibration, wrong predictions", run.no_data, how))
+    elif isinstance(run.evaluation, LabelEvaluation):
+        parts.append(_scores(run.evaluation, run))
     else:
         parts += [_scores(run.evaluation, run), _confusion(run.evaluation), _calibration(run.evaluation)]
         parts.append(_wrong(run.evaluation, detail.wrong))
@@ -84,6 +89,8 @@ def _curves(run: RunResult) -> Markup:
     accuracies = [series("test", "test_accuracy", 100)]
     if "validation_accuracy" in rows[0]:
         accuracies.append(series("validation", "validation_accuracy", 100))
+    if "validation_map" in rows[0]:
+        accuracies.append(series("validation, mAP", "validation_map", 100))
     drawn = [line_chart(accuracies, epoch, Axis("accuracy, %", "accuracy"), title="Accuracy after each epoch")]
     for key, title in (("train_loss", "Training loss"), ("lr", "Learning rate")):
         if key in rows[0]:
@@ -91,19 +98,25 @@ def _curves(run: RunResult) -> Markup:
     return subsection("Curves", parts, charts(drawn))
 
 
-def _scores(evaluation: Evaluation, run: RunResult) -> Markup:
+def _scores(evaluation: Evaluation | LabelEvaluation, run: RunResult) -> Markup:
     names = [(_METRICS[name], value) for name, value in asdict(evaluation.metrics).items() if value is not None]
     metrics = table(["metric", "%"], [[name, f"{100 * value:.2f}"] for name, value in names], caption="Metrics", tools=False)
-    rows = []
-    for name, scores in evaluation.scores.items():
-        cells = [_percent(value) for value in (scores.recall, scores.precision, scores.f1)]
-        rows.append([name, Cell(f"{scores.support:,}", scores.support), *cells])
-    columns = ["class", "samples", "recall, %", "precision, %", "F1, %"]
-    by_class = table(columns, rows, caption="Classes, those with the most errors first")
+    by_class = _class_table(evaluation)
     many = len(evaluation.labels) < (len(run.tested.data.test) if run.tested else 0)
     note = f" Of them, {len(evaluation.labels):,} evenly spaced ones were evaluated." if many else ""
     tested = paragraph(f"Tested on {run.tested}.", note)
     return subsection("Accuracy by class", tested, element("div", metrics, by_class, class_="charts"))
+
+
+def _class_table(evaluation: Evaluation | LabelEvaluation) -> Markup:
+    columns = {"recall": "recall, %", "precision": "precision, %", "f1": "F1, %"}
+    if isinstance(evaluation, LabelEvaluation):
+        columns = {"average_precision": "average precision, %", **columns}
+    rows = []
+    for name, scores in evaluation.scores.items():
+        cells = [_percent(getattr(scores, column)) for column in columns]
+        rows.append([name, Cell(f"{scores.support:,}", scores.support), *cells])
+    return table(["class", "samples", *columns.values()], rows, caption="Classes, the worst first")
 
 
 def _percent(value: float | None) -> Cell:

@@ -11,7 +11,7 @@ import torch
 from outspan.config import Recipe, read_recipe, stored_recipe
 from outspan.messages import first_line
 from outspan.training import checkpoint, compositions
-from outspan.training.evaluate import Evaluation, evaluate
+from outspan.training.evaluate import Evaluation, LabelEvaluation, evaluate
 from outspan.training.evaluation_data import EvaluationData, load_evaluation_data
 from outspan.training.metadata import RunMetadata
 from outspan.training.trained import Trained, load
@@ -52,7 +52,7 @@ class RunResult:
     metadata: RunMetadata | None  # of the newest checkpoint
     trained: Trained | None
     tested: EvaluationData | None
-    evaluation: Evaluation | None
+    evaluation: Evaluation | LabelEvaluation | None
     no_model: str = ""
     no_data: str = ""
 
@@ -129,7 +129,7 @@ def _read_row(line: bytes) -> dict[str, float] | None:
     return row if is_whole else None
 
 
-def _evaluate(trained: Trained, tested: EvaluationData) -> Evaluation:
+def _evaluate(trained: Trained, tested: EvaluationData) -> Evaluation | LabelEvaluation:
     """Evaluate a run on its test data, or on evenly spaced samples of large test data."""
     data, count = tested.data, len(tested.data.test)
     if count > MOST_SAMPLES:

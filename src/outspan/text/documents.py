@@ -10,7 +10,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from outspan.config import Recipe
-from outspan.shapes import Int64
+from outspan.shapes import Labels
 from outspan.text.backtranslation import read_cache
 from outspan.text.models import load_tokenizer
 from outspan.text.tokens import Encoded, encode
@@ -22,7 +22,7 @@ class Documents:
     """Texts and their labels, not yet tokenized. Equal texts and labels make equal documents, for the cache below."""
 
     texts: Sequence[str] = field(repr=False)
-    labels: Int64[Tensor, " N"]
+    labels: Labels
     noun: ClassVar[str] = "texts"
     is_croppable: ClassVar[bool] = False
     decoding: ClassVar[int] = 0

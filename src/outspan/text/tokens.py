@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from outspan.config import Recipe
-from outspan.shapes import Int64
+from outspan.shapes import Labels
 from outspan.text.segments import sentences
 from outspan.text.word_weights import decisive_words, weigh_words
 from outspan.text.wordnet import open_wordnet
@@ -34,7 +34,7 @@ class LabeledTexts(Protocol):
     def texts(self) -> Sequence[str]: ...
 
     @property
-    def labels(self) -> Int64[Tensor, " N"]: ...
+    def labels(self) -> Labels: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ class Encoded:
 
     corpus: Corpus
     rows: np.ndarray = field(repr=False)  # int64 [N]: the documents of the corpus
-    labels: Int64[Tensor, " N"]
+    labels: Labels
     length: int  # maximum number of tokens, with special tokens
     truncate: str = "tail"  # the part of a long document that is kept
     noun: ClassVar[str] = "texts"

@@ -161,7 +161,7 @@ class RankLearner:
     """Forward and backward pass of a rank. The gradients become those of the whole batch.
 
     `learner(inputs, targets)` takes the inputs of this rank and the targets of the whole batch, and returns the losses of the
-    whole batch. `count` is the number of augmented samples per sample.
+    whole batch. Weights of samples are those of the whole batch, too. `count` is the number of augmented samples per sample.
     """
 
     def __init__(self, learner: Learner, ranks: Ranks, count: int) -> None:
@@ -172,10 +172,10 @@ class RankLearner:
         """Forget recorded graphs, because other parameters train from now on."""
         self.learner.forget()
 
-    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        size = len(targets) // self.count
+    def __call__(self, inputs: Tensor, *whole: Tensor) -> Tensor:
+        size = len(whole[0]) // self.count
         rows, fraction = self.ranks.rows(size)
-        losses = self.learner(inputs, targets[rows.start * self.count : rows.stop * self.count])
+        losses = self.learner(inputs, *(values[rows.start * self.count : rows.stop * self.count] for values in whole))
         losses = self.ranks.place(losses, size)
         self._reduce(losses, fraction)
         return losses

@@ -24,11 +24,12 @@ def is_batchable(recipe: Recipe) -> bool:
     """Return whether a recipe can be a member of an ensemble.
 
     Its model must be a perceptron, its augmentation must not depend on the model or its losses, and it must have no ema,
-    validation, early stopping, precision, frozen layers or random crops.
+    validation, early stopping, precision, frozen layers, random crops, class weights or balanced sampling.
     """
     depends_on_losses = find_policy(recipe.policy).uses_model or recipe.skip > 0 or recipe.by_confidence > 0
     is_tuned = recipe.precision != "auto" or recipe.freeze != "none" or recipe.layer_decay < 1
-    others = recipe.ema or recipe.validation or recipe.patience or is_tuned or recipe.crop != "centre"
+    is_balanced = recipe.class_weights or recipe.sampling != "shuffle"
+    others = recipe.ema or recipe.validation or recipe.patience or is_tuned or is_balanced or recipe.crop != "centre"
     return models.is_perceptron(recipe.model) and not depends_on_losses and not others
 
 

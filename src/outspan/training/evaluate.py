@@ -16,8 +16,16 @@ from outspan.figures.markup import display, figure_bytes
 from outspan.files import expand_home
 from outspan.models.evaluating import on_device
 from outspan.models.precision import in_precision
-from outspan.shapes import Float64, Int64, describe
+from outspan.policies.objectives import find_objective
+from outspan.shapes import Float64, Int64, Labels, describe
 from outspan.training.evaluation_data import EvaluationData, load_evaluation_data, use_splits
+from outspan.training.label_metrics import (
+    LabelMetrics,
+    LabelScores,
+    compute_label_intervals,
+    compute_label_metrics,
+    scores_by_label,
+)
 from outspan.training.logits import compute_logits
 from outspan.training.metrics import (
     Bin,
@@ -44,7 +52,7 @@ class Evaluation:
     run: Trained = field(repr=False)
 
     @property
-    def labels(self) -> Int64[Tensor, " N"]:
+    def labels(self) -> Labels:
         """The class of each tested sample."""
         return self.tested.split.labels
 
@@ -114,6 +122,41 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.2f}"
 
 
+@dataclass(frozen=True, eq=False)
+class LabelEvaluation:
+    """How well a run predicts the labels of its test data, of which a sample can have several."""
+
+    probabilities: Float64[Tensor, "N classes"] = field(repr=False)  # in the order of the test split
+    tested: EvaluationData = field(repr=False)  # which data
+    run: Trained = field(repr=False)
+
+    @property
+    def labels(self) -> Labels:
+        """Which classes each tested sample has, bool [N, classes]."""
+        return self.tested.split.labels
+
+    @cached_property
+    def metrics(self) -> LabelMetrics:
+        """Mean average precision, F1, and the fractions of right samples and labels."""
+        return compute_label_metrics(self.probabilities, self.labels)
+
+    @cached_property
+    def intervals(self) -> Mapping[str, tuple[float, float]]:
+        """The 95 % confidence interval of each metric, by its name in `metrics`."""
+        return compute_label_intervals(self.probabilities, self.labels)
+
+    @cached_property
+    def scores(self) -> Mapping[str, LabelScores]:
+        """Average precision, precision, recall, F1 and number of samples of each class, the worst average precision first."""
+        scores = zip(self.run.classes, scores_by_label(self.probabilities, self.labels), strict=True)
+        return dict(sorted(scores, key=lambda item: (item[1].average_precision is None, item[1].average_precision)))
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of the samples whose labels are all right."""
+        return self.metrics.accuracy
+
+
 def evaluate(
     run: Trained | Path | str,
     data: Path | str | None = None,
@@ -122,7 +165,7 @@ def evaluate(
     device: str | torch.device | None = None,
     skip_bad: int = 0,
     on_batch: Callable[[int, int], object] = lambda done, total: None,
-) -> Evaluation:
+) -> Evaluation | LabelEvaluation:
     """Evaluate a run on its test data, or on other data with the same classes.
 
     Example::
@@ -141,6 +184,9 @@ def evaluate(
         skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
         on_batch: Called after each batch with the number of samples done and the total number.
 
+    Returns:
+        An `Evaluation`, or a `LabelEvaluation` if a sample can have several labels.
+
     Raises:
         ValueError: If the run cannot be loaded, or the data does not fit or has changed since the run.
     """
@@ -154,4 +200,5 @@ def evaluate(
     with on_device(run.model, where) as model:
         model = in_precision(model, run.recipe.precision)
         logits = compute_logits(model, tested.split, run.preprocess, where, on_batch)
-    return Evaluation(logits.double().softmax(1), tested, run)
+    probabilities = find_objective(tested.split.labels).probabilities(logits.double())
+    return (LabelEvaluation if run.multi_label else Evaluation)(probabilities, tested, run)

@@ -8,8 +8,9 @@ from pathlib import Path
 from outspan import models
 from outspan.config import Recipe
 from outspan.data.dataset import Data, count_copies
-from outspan.data.sets import check_data_holds, has_test_only, hold_out, is_gone, is_undivided, load_for, load_whole
+from outspan.data.sets import check_data_holds, has_test_only, is_gone, is_undivided, load_for, load_whole
 from outspan.data.splits import Samples, Split
+from outspan.data.stratify import hold_out
 from outspan.shapes import channels_of_shape, describe
 from outspan.training.provenance import check_same_value
 from outspan.training.trained import Trained
@@ -72,6 +73,9 @@ def _prepare(run: Trained, data: Data) -> Split:
     for key, now, stored in (("shape", split.shape, run.shape), ("classes", data.classes, run.classes)):
         if now != stored:
             raise ValueError(f"{data.name}: its {key} must be that of the run, {list(stored)}, got {list(now)}")
+    if (split.labels.ndim == 2) != run.multi_label:
+        wanted, got = ("several labels", "one label")[:: 1 if run.multi_label else -1]
+        raise ValueError(f"{data.name}: must have {wanted} per sample, as the data of the run, got {got}")
     return split
 
 

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from outspan.data.splits import Split
 from outspan.models.outputs import read_logits
+from outspan.policies.objectives import find_objective
 from outspan.training.distributed import Ranks
+from outspan.training.label_metrics import compute_label_metrics
 from outspan.transforms.normalize import Preprocess
 
 _MAX_BATCH = 1000
@@ -41,12 +43,27 @@ def compute_logits(
 def accuracy(
     model: nn.Module, split: Split, preprocess: Preprocess, device: torch.device | str, ranks: Ranks | None = None
 ) -> float:
-    """Return the fraction of a split that is classified correctly. Every rank evaluates a part of it."""
+    """Return the fraction of a split that is classified correctly: all labels of a sample. Every rank evaluates a part."""
     ranks = ranks or Ranks()
     # Every n-th sample: the order may be by length.
     own = split if ranks.world == 1 else split.take(split.evaluation_order()[ranks.rank :: ranks.world])
     correct = torch.zeros(1, dtype=torch.int64)
     if len(own):
-        correct += (compute_logits(model, own, preprocess, device).argmax(1) == own.labels).sum()
+        correct += find_objective(own.labels).correct(compute_logits(model, own, preprocess, device), own.labels).sum()
     ranks.all_reduce(correct)
     return int(correct) / len(split)
+
+
+def validation_metrics(
+    model: nn.Module, split: Split, preprocess: Preprocess, device: torch.device | str, ranks: Ranks
+) -> dict[str, float]:
+    """Return the accuracy, and the mean average precision if a sample can have several labels. Every rank evaluates a part."""
+    if split.labels.ndim == 1:
+        return {"accuracy": accuracy(model, split, preprocess, device, ranks)}
+    rows, probabilities = split.evaluation_order()[ranks.rank :: ranks.world], torch.zeros(split.labels.shape)
+    if len(rows):
+        logits = compute_logits(model, split.take(rows), preprocess, device)
+        probabilities[rows] = find_objective(split.labels).probabilities(logits).nan_to_num(0.0)
+    ranks.all_reduce(probabilities)
+    metrics = compute_label_metrics(probabilities, split.labels)
+    return {"accuracy": metrics.accuracy, "map": metrics.map or 0.0}

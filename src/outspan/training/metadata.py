@@ -27,6 +27,7 @@ class DataMetadata(TypedDict):
     train_digest: NotRequired[str]
     test_digest: NotRequired[str]
     cache: NotRequired[str]
+    multi_label: NotRequired[bool]
     decoding: NotRequired[int]
 
 
@@ -127,6 +128,7 @@ RUN_CHECKS: Mapping[str, Check] = MappingProxyType(
         "data.train_digest?": _TEXT_CHECK,
         "data.test_digest?": _TEXT_CHECK,
         "data.cache?": _TEXT_CHECK,
+        "data.multi_label?": (lambda value: value is True, "true"),
         "data.decoding?": (is_count, "an integer of at least 0"),
         "data.policy_file?": _TEXT_CHECK,
         "data.weights?": _TEXT_CHECK,

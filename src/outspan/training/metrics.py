@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outspan import rng
 from outspan.limits import check_whole
 from outspan.shapes import Int64, Num, describe
+from outspan.training.label_metrics import bootstrap
 
 BINS = 15  # of confidence, for the calibration: as in arXiv:1706.04599
 _TOP = 5
@@ -107,18 +107,11 @@ def compute_intervals(
     facts, size = _find_facts(probabilities, labels), len(labels)
     has_auroc = draws * probabilities.numel() <= _MAX_RANKED
     ranks = [_rank(column) for column in facts.probabilities.T] if has_auroc else []
-    draw, rows = rng.generator(seed, "bootstrap"), []
-    for _ in range(draws):
-        weights = np.bincount(draw.integers(0, size, size), minlength=size).astype(np.float64)
-        rows.append({**_count(facts, weights), "auroc": _mean_auroc(ranks, facts.labels, weights)})
-    intervals = {}
-    for name in METRIC_NAMES:
-        values = np.array([row[name] for row in rows])
-        values = values[~np.isnan(values)]  # a draw with samples of one class has no AUROC
-        if len(values):
-            low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2]).tolist()
-            intervals[name] = low, high
-    return intervals
+
+    def count(weights: np.ndarray) -> Mapping[str, float]:
+        return {**_count(facts, weights), "auroc": _mean_auroc(ranks, facts.labels, weights)}
+
+    return bootstrap(count, METRIC_NAMES, size, level=level, draws=draws, seed=seed)
 
 
 def confusion_matrix(probabilities: Num[Tensor, "N classes"], labels: Int64[Tensor, " N"]) -> Int64[Tensor, "classes classes"]:

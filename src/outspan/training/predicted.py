@@ -17,6 +17,7 @@ from outspan.figures.markup import display
 from outspan.files import expand_home, write_lines, write_whole
 from outspan.models.evaluating import on_device
 from outspan.models.precision import in_precision
+from outspan.policies.objectives import objective_for
 from outspan.shapes import Float32, describe
 from outspan.training.logits import compute_logits
 from outspan.transforms.normalize import Preprocess
@@ -31,6 +32,7 @@ class Predicted:
 
     probabilities: Float32[Tensor, "N classes"]
     class_names: tuple[str, ...]
+    multi_label: bool = False  # whether an input can have several labels: then the probabilities do not sum to 1
     files: tuple[Path, ...] = ()  # the file of each sample, if the inputs are files
     rows: tuple[int, ...] = ()  # the row of each sample in its table, counted from 1; 0 for a file that is one sample
 
@@ -43,6 +45,10 @@ class Predicted:
         """The most likely class of each input."""
         return [self.class_names[i] for i in self.probabilities.argmax(1).tolist()]
 
+    def labels(self, threshold: float = 0.5) -> list[dict[str, float]]:
+        """Return the classes of each input whose probability is above a threshold, the most likely first."""
+        return [{name: p for name, p in row.items() if p > threshold} for row in self.top(len(self.class_names))]
+
     def top(self, count: int) -> list[dict[str, float]]:
         """Return the `count` most likely classes of each input with their probabilities, the most likely first."""
         if count < 1:
@@ -53,20 +59,24 @@ class Predicted:
 
     def _repr_html_(self) -> str:
         """Return the most likely classes of the first inputs, for notebooks."""
-        shown = Predicted(self.probabilities[:_SHOWN], self.class_names)
+        shown = Predicted(self.probabilities[:_SHOWN], self.class_names, self.multi_label)
         names = [str(path) for path in self.files[:_SHOWN]] or list(map(str, range(len(shown))))
         rows = []
         for name, likely in zip(names, shown.top(3), strict=True):
             rows.append((name, ", ".join(f"{label} {100 * value:.1f} %" for label, value in likely.items())))
         return display(["input", "most likely classes"], rows, f"{len(self):,} inputs, the first {len(shown)}")
 
-    def save(self, path: Path | str) -> None:
-        """Write a line per input to a .csv or .jsonl file: its file, its row, the most likely class and all probabilities."""
+    def save(self, path: Path | str, *, threshold: float = 0.5) -> None:
+        """Write a line per input to a .csv or .jsonl file: its file, its row, the most likely class and all probabilities.
+
+        If an input can have several labels, a line has all classes above `threshold` (in .csv separated by ";") instead of one.
+        """
         path = expand_home(path)
         places = zip(self.files or [""] * len(self), self.rows or range(1, len(self) + 1), strict=True)
+        column, names = ("labels", [[*row] for row in self.labels(threshold)]) if self.multi_label else ("class", self.classes)
         lines = [
-            {"file": str(file), "row": row, "class": name, "probabilities": dict(zip(self.class_names, values, strict=True))}
-            for (file, row), name, values in zip(places, self.classes, self.probabilities.tolist(), strict=True)
+            {"file": str(file), "row": row, column: name, "probabilities": dict(zip(self.class_names, values, strict=True))}
+            for (file, row), name, values in zip(places, names, self.probabilities.tolist(), strict=True)
         ]
         suffix = path.suffix.lower()
         if suffix not in (".csv", ".jsonl"):
@@ -75,8 +85,10 @@ class Predicted:
             return write_lines(path, lines)
         text = io.StringIO(newline="")
         writer = csv.writer(text)
-        writer.writerow(["file", "row", "class", *(f"p({name})" for name in self.class_names)])
-        writer.writerows([*[*line.values()][:3], *line["probabilities"].values()] for line in lines)
+        writer.writerow(["file", "row", column, *(f"p({name})" for name in self.class_names)])
+        for line in lines:
+            shown = ";".join(line[column]) if self.multi_label else line[column]
+            writer.writerow([line["file"], line["row"], shown, *line["probabilities"].values()])
         return write_whole(path, lambda partial: partial.write_text(text.getvalue(), encoding="utf-8", newline=""))
 
 
@@ -102,6 +114,9 @@ class Predictor(Protocol):
     @property
     def classes(self) -> tuple[str, ...]: ...
 
+    @property
+    def multi_label(self) -> bool: ...
+
 
 def predict_inputs(
     run: Predictor,
@@ -112,18 +127,18 @@ def predict_inputs(
     on_batch: Callable[[Predicted], object] = lambda predicted: None,
 ) -> Predicted:
     """Return the class probabilities of inputs; see `outspan.predict`."""
-    parts = []
+    parts, objective = [], objective_for(multi_label=run.multi_label)
     with on_device(run.model, device) as model:
         model = in_precision(model, run.recipe.precision)
         for split, places in _read(run, inputs, on_error or _raise):
-            probabilities = compute_logits(model, split, run.preprocess, device).softmax(1)
+            probabilities = objective.probabilities(compute_logits(model, split, run.preprocess, device))
             files, rows = tuple(place.file for place in places), tuple(place.row for place in places)
-            parts.append(Predicted(probabilities, run.classes, files, rows))
+            parts.append(Predicted(probabilities, run.classes, run.multi_label, files, rows))
             on_batch(parts[-1])
     if not parts:
-        return Predicted(torch.zeros(0, len(run.classes)), run.classes)
+        return Predicted(torch.zeros(0, len(run.classes)), run.classes, run.multi_label)
     files, rows = tuple(path for part in parts for path in part.files), tuple(row for part in parts for row in part.rows)
-    return Predicted(torch.cat([part.probabilities for part in parts]), run.classes, files, rows)
+    return Predicted(torch.cat([part.probabilities for part in parts]), run.classes, run.multi_label, files, rows)
 
 
 def _read(run: Predictor, inputs: Any, on_error: Callable[[ValueError], object]) -> Iterator[tuple[Split, Sequence[Place]]]:

@@ -32,6 +32,7 @@ class DataProvenance:
     train_digest: str = ""
     test_digest: str = ""
     cache: str = ""  # SHA-256 of the back-translations
+    multi_label: bool | None = None  # True if a sample can have several labels, otherwise None
     decoding: int | None = None  # version of the decoder of image files; None for other data
 
     def to_metadata(self) -> DataMetadata:
@@ -100,6 +101,7 @@ def describe_data(recipe: Recipe, data: Data, train: Samples, prepared: Split) -
         train_digest=train.digest,
         test_digest=data.test.digest,
         cache=digest_of(recipe.cache),
+        multi_label=train.labels.ndim == 2 or None,
         decoding=train.decoding or None,
     )
 

@@ -19,7 +19,7 @@ from outspan.policies.protocols import LearningPolicy
 from outspan.training import Diverged, checkpoint, compositions
 from outspan.training.examples import Example, make_examples
 from outspan.training.freezing import is_frozen, set_training
-from outspan.training.logits import accuracy
+from outspan.training.logits import accuracy, validation_metrics
 from outspan.training.loss_queue import LossQueue, Outcome
 from outspan.training.saving import restore_run, save_run
 from outspan.training.setup import Setup
@@ -43,7 +43,7 @@ class Summary:
     steps: int
     epochs: float  # how often the run has seen each training sample
     seconds: float  # of training, over all starts, without evaluation
-    chance: float  # accuracy of always predicting the largest class of the test split
+    chance: float  # accuracy of always predicting the most frequent class, or set of labels, of the test split
     metrics: list[dict[str, float]] = field(repr=False)  # one row per epoch
     best: Best | None = None  # the best epoch by validation; None without validation data
     stopped_early: bool = False  # with `patience`
@@ -242,7 +242,10 @@ class Run:
         row["lr"] = lr_at(self.recipe, self.step - 1, self.steps)
         row["test_accuracy"] = self._accuracy(splits.test)
         if splits.validation is not None:
-            row["validation_accuracy"] = self._accuracy(splits.validation)
+            of_validation = validation_metrics(
+                self.setup.eval_model, splits.validation, splits.preprocess, self.device, self.ranks
+            )
+            row |= {f"validation_{name}": value for name, value in of_validation.items()}
         row |= self.setup.samples.metrics()
         if self.learning_policy is not None:
             row |= self.learning_policy.metrics()
@@ -276,7 +279,7 @@ class Run:
     def summary(self) -> Summary:
         """Return the result of a finished run."""
         final, test = self.metrics[-1], self.setup.splits.test
-        chance = int(test.labels.bincount().max()) / len(test)
+        chance = int(test.labels.unique(dim=0, return_counts=True)[1].max()) / len(test)
         return Summary(
             final["test_accuracy"],
             final["train_loss"],

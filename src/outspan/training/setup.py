@@ -9,19 +9,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from outspan import models
 from outspan.config import Recipe
 from outspan.data.dataset import Data
 from outspan.data.preprocess import make_preprocess
-from outspan.data.sets import hold_out, locate
+from outspan.data.sets import locate
 from outspan.data.splits import Samples, Split
+from outspan.data.stratify import count_by_class, hold_out, warn_missing_classes
 from outspan.files import absolute, expand_home
 from outspan.models.precision import in_precision
 from outspan.models.weights import PUBLISHED_WEIGHTS
+from outspan.policies.balancing import find_class_weights
 from outspan.policies.files import file_and_function
 from outspan.policies.hard_samples import HardSamples
+from outspan.policies.objectives import find_objective
 from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import Policy, build_policy, check_noun, find_policy
 from outspan.shapes import channels_of_shape
@@ -111,12 +114,12 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     train.check_model(state.model, recipe.model, _smallest_part(recipe, len(train), ranks.world))
     model: Any = torch.compile(state.model) if options.compiled else state.model
     model = in_precision(model, recipe.precision)
-    learner = Learner(model, recipe.label_smoothing, graphs=graphs, parts=recipe.accumulate, scale=state.scaler.scale)
+    learner = _build_learner(recipe, model, train.labels, len(data.classes), state, graphs=graphs)
     policy = build_policy(recipe, GraphModel(model) if graphs else model, data, preprocess, world=ranks.world)
     # Not the compiled model: compiling it for evaluation takes longer than it saves.
     eval_model = in_precision(state.eval_model, recipe.precision)
     eval_model = GraphModel(eval_model) if graphs else eval_model
-    chosen = _choose_samples(recipe, len(train), len(data.classes))
+    chosen = _choose_samples(recipe, train.labels, len(data.classes))
     if ranks.is_group:
         learner = RankLearner(learner, ranks, find_policy(recipe.policy).rows(recipe))
     provenance = Provenance(recipe, data_provenance, _describe_environment(options, graphs=graphs))
@@ -140,11 +143,38 @@ def _describe_environment(options: Options, *, graphs: bool) -> Environment:
     )
 
 
-def _choose_samples(recipe: Recipe, count: int, classes: int) -> HardSamples:
+def _build_learner(recipe: Recipe, model: nn.Module, labels: Tensor, classes: int, state: State, *, graphs: bool) -> Learner:
+    if recipe.same_class != -1 and labels.ndim == 2:
+        problem = f"same_class is for data with one label per sample, got same_class={recipe.same_class:g}"
+        raise ValueError(f"{problem}: set it to -1")
+    objective = find_objective(labels)
+    weights = find_class_weights(recipe.class_weights, count_by_class(labels, classes), len(labels), objective)
+    weights = None if weights is None else weights.to(next(model.parameters()).device)
+    options = {"parts": recipe.accumulate, "objective": objective, "class_weights": weights, "scale": state.scaler.scale}
+    return Learner(model, recipe.label_smoothing, graphs=graphs, **options)
+
+
+def _choose_samples(recipe: Recipe, labels: Tensor, classes: int) -> HardSamples:
+    count, balance = len(labels), None
     epochs = recipe.total_steps(count) / recipe.steps_per_epoch(count)
     default = find_policy(recipe.policy).skip * float(np.interp(epochs, *_SKIP_EPOCHS))
+    if recipe.sampling == "balanced":
+        if labels.ndim == 2:
+            raise ValueError(
+                "sampling must be 'shuffle' for data with several labels per sample, got 'balanced': use class_weights"
+            )
+        if recipe.skip > 0:
+            raise ValueError(f"skip must be 0 with sampling 'balanced', got {recipe.skip:g}: leave one of them out")
+        default, balance = 0.0, labels.cpu()
     skip = default if recipe.skip == -1 else recipe.skip
-    return HardSamples(count, epochs=epochs, classes=classes, skip=skip, store=recipe.by_confidence > 0, seed=recipe.seed)
+    options = {
+        "skip": skip,
+        "store": recipe.by_confidence > 0,
+        "seed": recipe.seed,
+        "balance": balance,
+        "multi_label": labels.ndim == 2,
+    }
+    return HardSamples(count, epochs=epochs, classes=classes, **options)
 
 
 def _hold_out(recipe: Recipe, data: Data) -> tuple[Samples, Samples | None]:
@@ -152,7 +182,12 @@ def _hold_out(recipe: Recipe, data: Data) -> tuple[Samples, Samples | None]:
     train, validation = hold_out(data.train, recipe.validation, recipe.seed)
     if validation is not None and data.validation is not None:
         raise ValueError(f"validation must be 0 for data that has a validation split, got {recipe.validation}")
-    return train, data.validation if validation is None else validation
+    validation, how = (
+        (data.validation, "add samples") if validation is None else (validation, f"raise validation, now {recipe.validation}")
+    )
+    if validation is not None:
+        warn_missing_classes(validation.labels, data.classes, "the validation split", how)
+    return train, validation
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:

@@ -1,7 +1,7 @@
 """One training step: forward and backward pass, gradient clipping, and the optimizer."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -10,13 +10,16 @@ from torch import Tensor, nn
 from outspan import rng
 from outspan.config import Recipe
 from outspan.models.outputs import read_logits
-from outspan.policies.losses import smooth, soft_cross_entropy
+from outspan.policies.objectives import SINGLE_LABEL, Objective
 from outspan.training.graphs import RecordedFunction
 from outspan.training.state import State
 
 
 class Learner:
     """Forward and backward pass: `learner(inputs, targets)` returns the loss per sample and sets the gradients of their mean.
+
+    With `class_weights` [classes] or `weights`, one per sample, the gradients are those of the weighted losses. The returned
+    losses have no weights, because policies learn from them.
 
     A batch is processed in `parts`, whose gradients add up to those of the batch. `forward` may return the logits of several
     models, [models, B, classes]; each model then gets the gradients of its own mean loss.
@@ -31,9 +34,12 @@ class Learner:
         parts: int = 1,
         forward: Callable[[Tensor], Tensor] | None = None,
         scale: Callable[[Tensor], Tensor] = lambda loss: loss,  # of fp16, against underflow
+        objective: Objective = SINGLE_LABEL,
+        class_weights: Tensor | None = None,
     ) -> None:
         self.scale = scale
         self.model, self.label_smoothing, self.parts, self.forward = model, label_smoothing, parts, forward or model
+        self.objective, self.class_weights = objective, class_weights
         self.parameters = list(model.parameters())
         self.recorded = RecordedFunction(self._learn, lambda: [p.grad for p in self.parameters]) if graphs else None
 
@@ -42,38 +48,42 @@ class Learner:
         if self.recorded is not None:
             self.recorded.forget()
 
-    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
+    def __call__(self, inputs: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
         if self.recorded is None:
-            return self._learn(inputs, targets)
-        if self.recorded.is_new(inputs, targets):
+            return self._learn(inputs, targets, *weights)
+        if self.recorded.is_new(inputs, targets, *weights):
             buffers, rng_state = [buffer.clone() for buffer in self.model.buffers()], torch.cuda.get_rng_state()
-            self.recorded.record(inputs, targets)
+            self.recorded.record(inputs, targets, *weights)
             for buffer, before in zip(self.model.buffers(), buffers, strict=True):
                 buffer.copy_(before)
             torch.cuda.set_rng_state(rng_state)
-        losses, gradients = self.recorded(inputs, targets)
+        losses, gradients = self.recorded(inputs, targets, *weights)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         return losses.clone()
 
-    def _learn(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        targets = smooth(targets, self.label_smoothing)
+    def _learn(self, inputs: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
+        targets = self.objective.smooth(targets, self.label_smoothing)
         for parameter in self.parameters:
             parameter.grad = None  # a recorded graph must write gradients, not accumulate them
-        losses = []
-        for part, part_targets in zip(inputs.chunk(self.parts), targets.chunk(self.parts), strict=True):
-            part_losses = self._losses(part, part_targets)
-            self.scale(part_losses.mean(-1).sum() * (len(part) / len(inputs))).backward()
+        losses, scale = [], self.objective.scale(targets.shape[-1])
+        for part, *of_part in zip(*(tensor.chunk(self.parts) for tensor in (inputs, targets, *weights)), strict=True):
+            part_losses, weighted = self._losses(part, *of_part)
+            self.scale(weighted.mean(-1).sum() * (len(part) / len(inputs) * scale)).backward()
             losses.append(part_losses.detach())
         return torch.cat(losses)
 
-    def _losses(self, inputs: Tensor, targets: Tensor) -> Tensor:
+    def _losses(self, inputs: Tensor, targets: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the losses, and those with weights."""
         device = inputs.device.type
         # No cache: a cast cached before the recording would become stale.
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
             logits = read_logits(self.forward(inputs))
-        losses = soft_cross_entropy(logits.float().flatten(0, -2), targets.flatten(0, -2), reduction="none")
-        return losses.view(targets.shape[:-1])
+        rows = logits.float().flatten(0, -2), targets.flatten(0, -2)
+        losses = weighted = self.objective.loss(*rows, reduction="none").view(targets.shape[:-1])
+        if self.class_weights is not None:
+            weighted = self.objective.weighted(*rows, self.class_weights).view(targets.shape[:-1])
+        return losses, weighted * weights[0] if weights else weighted
 
 
 @runtime_checkable
@@ -89,23 +99,24 @@ class TrainingBatch(Protocol):
 
 def take_step(
     state: State,
-    learner: Callable[[Tensor, Tensor], Tensor],
+    learner: Callable[..., Tensor],
     recipe: Recipe,
     batch: TrainingBatch,
     lr: float,
     clip: Callable[[Iterable[Tensor], float], object] = nn.utils.clip_grad_norm_,
     *,
     rank: int = 0,
+    weights: Sequence[Tensor] = (),
 ) -> Tensor:
     """Update the model on a batch and return the loss of each sample, [B] or [models, B].
 
     `clip` limits the gradients of parameters. By default it limits the norm of all gradients together. Every rank has its own
-    draws of dropout.
+    draws of dropout. `weights` are empty, or one tensor with a weight of the loss of each sample.
     """
     for group in state.optimizer.param_groups:
         group["lr"] = lr * group["rate"]
     _seed(rng.derive(recipe.seed, "model", state.step, *[rank] if rank else []), batch.inputs.device)
-    losses = learner(batch.inputs, batch.targets)
+    losses = learner(batch.inputs, batch.targets, *weights)
     if recipe.clip:
         state.scaler.unscale_(state.optimizer)
         clip(state.model.parameters(), recipe.clip)

@@ -38,6 +38,7 @@ class Trained:
     stopped_early: bool = False  # with `patience`
     is_best: bool = False  # whether the weights are those of the best epoch by validation
     train_count: int = 0  # number of training samples
+    multi_label: bool = False  # whether a sample can have several labels
 
     @property
     def noun(self) -> str:
@@ -121,6 +122,7 @@ def _make_trained(
         stopped_early=stopped_early,
         is_best=is_best,
         train_count=data["train"],
+        multi_label=data.get("multi_label", False),
     )
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from outspan.devices import to_device
 from outspan.plan import Plan
-from outspan.shapes import Float32, Num
+from outspan.shapes import BatchLabels, Float32
 from outspan.transforms.apply import check_plan, check_source, magnitudes, rows_by_transform
 from outspan.transforms.table import ALL, find
 
@@ -13,10 +13,11 @@ _ALLOWED = "probabilities of the classes that sum to 1"
 _TOLERANCE = 1e-3  # of the sum of a soft label and of its smallest value; larger for dtypes of low precision
 
 
-def mix_labels(labels: Num[Tensor, "B ..."], plan: Plan, classes: int, size: tuple[int, int]) -> Float32[Tensor, "M classes"]:
+def mix_labels(labels: BatchLabels, plan: Plan, classes: int, size: tuple[int, int]) -> Float32[Tensor, "M classes"]:
     """Return soft targets for the plan's outputs, mixed as the pixels are; `size` is (height, width).
 
-    `labels` are class indices [B] or soft labels [B, classes]: probabilities that sum to 1.
+    `labels` are class indices [B], soft labels [B, classes], which are probabilities that sum to 1, or multi-hot labels, bool
+    [B, classes]: any number of classes per sample.
 
     >>> plan = Plan.of([["mixup"], []], levels=[[0.25], []], partners=[[1], []])
     >>> mix_labels(torch.tensor([0, 1]), plan, 2, (32, 32)).tolist()
@@ -50,7 +51,8 @@ def _check_distributions(soft: Tensor, tolerance: float) -> None:
         row = int(fits.logical_not().nonzero()[0])
         total, least = float(sums[row]), float(soft[row].min())
         negative = f", its smallest value is {least:.4g}" if least < 0 else ""
-        raise ValueError(f"soft labels must be {_ALLOWED}, got row {row} with the sum {total:.4g}{negative}")
+        several = ": for several labels per sample pass multi-hot labels of dtype bool" if total > 1 and not negative else ""
+        raise ValueError(f"soft labels must be {_ALLOWED}, got row {row} with the sum {total:.4g}{negative}{several}")
 
 
 def _soft(labels: Tensor, classes: int) -> Tensor:
@@ -58,6 +60,8 @@ def _soft(labels: Tensor, classes: int) -> Tensor:
         if labels.shape[1] != classes:
             raise ValueError(f"soft labels must have {classes} columns, got {labels.shape[1]}")
         soft = labels.double()
+        if labels.dtype == torch.bool:
+            return soft
         _check_distributions(soft, max(_TOLERANCE, torch.finfo(labels.dtype).eps) if labels.is_floating_point() else _TOLERANCE)
         return soft
     if labels.is_floating_point() or labels.ndim != 1:

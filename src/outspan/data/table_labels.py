@@ -1,0 +1,144 @@
+"""The labels of a table: one column with the class of each row, or several labels per row."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from outspan.messages import shown
+
+_MAX_CLASSES = 1_000
+_MAX_NUMBERS = 50  # different numbers that are not 0, 1, 2, …, or 1, 2, 3, …; more are a quantity, not classes
+_WHOLE = re.compile(r"(?<=\d)\.0*$")  # the decimals of a whole number
+_NEXT = "\0"  # separates the labels of a row; `clean` removes it from texts
+_YES_AND_NO = {"1": True, "0": False, "1.0": True, "0.0": False, "true": True, "false": False, "": False}
+IMAGE = re.compile(r".*\.(jpe?g|png|bmp|webp|pp?gm|ppm|gif|tiff?)", re.IGNORECASE | re.DOTALL)
+
+
+class Row(NamedTuple):
+    """A row of a table."""
+
+    where: str  # its place, for error messages
+    content: str  # the text, or the path of the image
+    label: str  # several labels are separated by a NUL
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table have the text and the labels."""
+
+    text: str = "text"
+    label: str = "label"  # several, separated by commas, have 0 or 1 each and are the classes
+    separator: str = ""  # between the labels in the column; "": one label
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the columns with labels."""
+        return tuple(name.strip() for name in self.label.split(","))
+
+    @property
+    def is_multi_label(self) -> bool:
+        """Whether a row can have several labels."""
+        return bool(self.separator) or len(self.labels) > 1
+
+    def join(self, where: str, row: Mapping[str, Any], label: str) -> str:
+        """Return the labels of a row in one string. `label` is the text in the only column, if there is only one."""
+        if len(self.labels) == 1:
+            parts = label.split(self.separator) if self.separator else [label]
+            return _NEXT.join(part.strip() for part in parts if part.strip()) if self.separator else label
+        chosen = []
+        for name in self.labels:
+            value = str(row[name]).strip().lower()
+            if value not in _YES_AND_NO:
+                problem = f"the column {name!r} must hold 0 or 1, because label_column has several names"
+                raise ValueError(f"{where}: {problem}, got {shown(row[name])}")
+            chosen += [name] if _YES_AND_NO[value] else []
+        return _NEXT.join(chosen)
+
+
+def find_classes(rows: Sequence[Row], columns: Columns, source: object) -> tuple[str, ...]:
+    """Return the classes of the training rows, in order. Refuse a column of free text, of a quantity, or of one value."""
+    if not rows:
+        raise ValueError(f"{source}: there are no rows to train on")
+    if len(columns.labels) > 1:
+        return columns.labels
+    if columns.separator:
+        classes = sorted({part for row in rows for part in row.label.split(_NEXT) if part}, key=_sort_key)
+        if not 2 <= len(classes) <= _MAX_CLASSES:
+            problem = f"{len(classes)} different labels, separated by {columns.separator!r}, in {len(rows)} rows"
+            raise ValueError(f"{source}: {problem}, expected 2 to {_MAX_CLASSES}; set label_column or label_separator")
+        return tuple(classes)
+    for row in rows:
+        if not row.label.strip():
+            raise ValueError(f"{row.where}: an empty label")
+    classes = sorted({row.label for row in rows}, key=_sort_key)
+    if all(map(is_number, classes)) and len(classes) > _MAX_NUMBERS and not _are_consecutive(classes):
+        problem = (
+            f"the labels are {len(classes)} different numbers, from {classes[0]} to {classes[-1]}: regression is not supported"
+        )
+        raise ValueError(f"{source}: {problem}; group them into classes, or set label_column to another column")
+    if not 2 <= len(classes) <= _MAX_CLASSES or len(classes) > max(2, len(rows) // 2):
+        problem = f"the labels are {len(classes)} different values in {len(rows)} rows, not classes"
+        raise ValueError(f"{source}: {problem}; set label_column to another column")
+    if all(map(IMAGE.fullmatch, classes)):
+        raise ValueError(f"{source}: the labels are images, e.g. {classes[0]}: segmentation masks are not supported")
+    return tuple(classes)
+
+
+def encode_labels(rows: Sequence[Row], classes: tuple[str, ...], columns: Columns) -> Tensor:
+    """Return class indices [N], or multi-hot labels, bool [N, classes]. A label of no class is a ValueError."""
+    number = {name: i for i, name in enumerate(classes)}
+    parts = [[part for part in row.label.split(_NEXT) if part] if columns.is_multi_label else [row.label] for row in rows]
+    for row, labels in zip(rows, parts, strict=True):
+        for label in labels:
+            if label not in number:
+                raise ValueError(f"{row.where}: label {shown(label)} is not among the classes of train ({show_names(classes)})")
+    if not columns.is_multi_label:
+        return torch.tensor([number[label] for [label] in parts], dtype=torch.int64)
+    result = torch.zeros(len(rows), len(classes), dtype=torch.bool)
+    for i, labels in enumerate(parts):
+        result[i, [number[label] for label in labels]] = True
+    return result
+
+
+def is_number(label: str) -> bool:
+    """Return whether a label is a number, in the way of Python."""
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
+def as_numbers(rows: Sequence[Row]) -> list[Row]:
+    """Return rows whose labels are numbers. 1.0 becomes 1: pandas writes integer columns with missing values as 1.0."""
+    for row in rows:
+        if not math.isfinite(float(row.label)):
+            raise ValueError(f"{row.where}: the label must be a number, as the others are, got {shown(row.label)}")
+    return [row._replace(label=_WHOLE.sub("", row.label) if float(row.label) else "0") for row in rows]
+
+
+def show_names(names: Sequence[Any]) -> str:
+    """Return the first few names as an error message shows them."""
+    plain = [name if isinstance(name, str) and name.isprintable() and len(name) < 30 else shown(name) for name in names[:10]]
+    text = ", ".join(plain)
+    return (text if len(text) <= 200 else f"{text[:197]}...") + (", …" if len(names) > 10 else "")
+
+
+def _are_consecutive(classes: Sequence[str]) -> bool:
+    """Return whether sorted numbers are 0, 1, 2, …, or begin at 1."""
+    numbers = [float(name) for name in classes]
+    return numbers[0] in (0, 1) and numbers == [numbers[0] + i for i in range(len(numbers))]
+
+
+def _sort_key(label: str) -> tuple[float, str]:
+    """Return the key that sorts labels: numbers first, then names."""
+    try:
+        number = float(label)
+    except ValueError:
+        return math.inf, label
+    return (number if math.isfinite(number) else math.inf), label

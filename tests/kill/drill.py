@@ -47,6 +47,7 @@ if __name__ != "__mp_main__" or PATCHES in os.environ:
     from outspan.training import checkpoint, ensemble, train
     from outspan.transforms.table import TEXT_TRANSFORMS
     from reviews import make_reviews, write_model, write_wordnet
+    from trained_runs import make_pairs
 
     # Save after every step.
     train.train.__kwdefaults__["save_every"] = 0.0
@@ -72,6 +73,19 @@ def digits(root: Path) -> Path:
     path, data = root / "digits.npz", load("digits")
     arrays = {"train_images": data.train.images[:128], "train_labels": data.train.labels[:128]}
     arrays |= {"test_images": data.test.images[:40], "test_labels": data.test.labels[:40]}
+    np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
+    return path
+
+
+def pairs(root: Path) -> Path:
+    """Write images with several labels: the digits that they show."""
+    path, data = root / "pairs.npz", make_pairs(128, 40)
+    arrays = {
+        "x_train": data.train.images,
+        "y_train": data.train.labels,
+        "x_test": data.test.images,
+        "y_test": data.test.labels,
+    }
     np.savez(path, **{name: tensor.numpy() for name, tensor in arrays.items()})
     return path
 
@@ -136,6 +150,14 @@ SCENARIOS: Mapping[str, Callable[[Path], Arguments]] = {
         *("train", "--data", str(digits(root)), "--model", "wide_resnet-10-1", "--policy", "random"),
         *("--set", "epochs=12", "--set", "batch=32", "--set", "validation=30", "--set", "patience=2", "--set", "ema=0.5"),
         *("--set", "freeze=all but head", "--set", "unfreeze=2", "--set", "layer_decay=0.7", "--set", "precision=bf16"),
+    ],
+    "balanced sampling": lambda root: [
+        *("train", "--data", str(digits(root)), "--model", "mlp", "--policy", "auto", "--set", "sampling=balanced"),
+        *("--set", "epochs=12", "--set", "batch=32", "--set", "validation=30", "--set", "patience=3"),
+    ],
+    "multi-label": lambda root: [
+        *("train", "--data", str(pairs(root)), "--model", "mlp", "--policy", "auto", "--set", "class_weights=balanced"),
+        *("--set", "epochs=12", "--set", "batch=32", "--set", "validation=30", "--set", "patience=3"),
     ],
     "folder": lambda root: [
         *("train", "--data", str(images(root)), "--model", "convnet", "--policy", "random"),

@@ -1,12 +1,14 @@
 """Is the policy `auto` ever a loss? Many settings that differ in kind, all policies for the same time, several seeds.
 
     OUTSPAN_DATA=folder python benchmarks/safety.py --seconds 6 12 --seeds 3 --jobs 2
+    OUTSPAN_PACKAGES=folder python benchmarks/safety.py --unseen --seconds 6 12 --seeds 3 --jobs 2
 
-The settings and their data are in safety_settings.py. On the CPU every run has one thread, and the seconds are CPU seconds of
-that thread, so that other work on the machine does not count. First the time of a step of each policy is measured, in turns.
-Then every policy gets as many steps as fit into the time. All policies have the same schedule, the same default transforms and
-the same `finish`. Runs that are already in the result file are not repeated, except those of the policies of `--again`: use it
-once after their code has changed. Their step times are then measured relative to those of none.
+The settings and their data are in safety_settings.py. With `--unseen` they are those of data that were not used to design auto
+(unseen_data.py), and the result is another file. On the CPU every run has one thread, and the seconds are CPU seconds of that
+thread, so that other work on the machine does not count. First the time of a step of each policy is measured, in turns. Then
+every policy gets as many steps as fit into the time. All policies have the same schedule, the same default transforms and the
+same `finish`. Runs that are already in the result file are not repeated, except those of the policies of `--again`: use it once
+after their code has changed. Their step times are then measured relative to those of none.
 
 `--table` prints, for each setting and time, the plain policy with the best mean *validation* accuracy, and the difference
 between auto and this policy in *test* accuracy, paired by seed, with its 95 % confidence interval (Student's t) and its
@@ -24,12 +26,13 @@ from pathlib import Path
 
 import torch
 from machine import ROOT, machine
-from safety_settings import FIRST_TIME_ONLY, PLAIN, POLICIES, SETTINGS
+from safety_settings import FIRST_TIME_ONLY, PLAIN, POLICIES, SETTINGS, UNSEEN
 
 from outspan.comparison.statistics import compute_differences
 from outspan.config import default_recipe
 from outspan.data.dataset import Data
 from outspan.files import commit, write_json
+from outspan.policies.auto import Auto
 from outspan.policies.plain import Plain
 from outspan.policies.proposals import natural
 from outspan.training.logits import accuracy
@@ -38,18 +41,20 @@ from outspan.training.run import Run
 from outspan.training.setup import Options, build_setup
 
 RESULT = ROOT / "results" / "safety.json"
+UNSEEN_RESULT = ROOT / "results" / "safety-unseen.json"
+ALL_SETTINGS = SETTINGS | UNSEEN
 FINISH = 0.1
 
 
 @lru_cache(maxsize=1)
 def make_data(name: str) -> Data:
     """Return the data of a setting, which is made once for all its runs in a process."""
-    return SETTINGS[name].data()
+    return ALL_SETTINGS[name].data()
 
 
 def make_run(name: str, policy: str, steps: int, seed: int = 0) -> Run:
     """Return a run that writes nothing."""
-    setting, data = SETTINGS[name], make_data(name)
+    setting, data = ALL_SETTINGS[name], make_data(name)
     model = setting.model if isinstance(setting.model, str) else setting.model(data)
     recipe = replace(default_recipe(data.train.noun), model=model, finish=FINISH, seed=seed, steps=steps)
     recipe = replace(recipe, **setting.recipe, **POLICIES[policy])
@@ -81,11 +86,16 @@ def steps_of(run: Run) -> Iterator[None]:
 
 
 def time_steps(name: str, seconds: float, policies: Sequence[str]) -> dict[str, float]:
-    """Return the seconds of a step of each policy, for runs of this time, since what auto does depends on the length."""
+    """Return the seconds of a step of each policy, for runs of this time, since what auto does depends on the length.
+
+    They are measured three times. The result is the median relative to none, times the median of none.
+    """
     torch.set_num_threads(1)
     step = time_turns({"none": make_run(name, "none", 10_000)})["none"]
     length = max(200, round(seconds / step))
-    return time_turns({policy: make_run(name, policy, length) for policy in policies})
+    measured = [time_turns({policy: make_run(name, policy, length) for policy in policies}) for _ in range(3)]
+    none = statistics.median(times["none"] for times in measured)
+    return {policy: none * statistics.median(times[policy] / times["none"] for times in measured) for policy in policies}
 
 
 def forget(stored: dict, names: Sequence[str], policies: Sequence[str], seconds: float) -> None:
@@ -113,16 +123,17 @@ def time_turns(runs: dict[str, Run]) -> dict[str, float]:
     return {policy: statistics.median(times[1:]) for policy, times in turns.items()}
 
 
-def train_once(name: str, policy: str, seed: int, steps: int, *, on_step: object = None) -> dict[str, float]:
-    """Train, and return the validation and test accuracy after the last step."""
+def train_once(name: str, policy: str, seed: int, steps: int, *, on_step: object = None) -> dict[str, float | str]:
+    """Train, and return the validation and test accuracy after the last step, and what auto has decided."""
     torch.set_num_threads(1)
     run = make_run(name, policy, steps, seed)
     began = clock(run.device)
     for _ in steps_of(run):
         pass
     seconds = clock(run.device) - began
-    splits = run.setup.splits
-    row = {"epochs": round(steps / run.epoch_steps, 2), "seconds": round(seconds, 2)}
+    splits, used = run.setup.splits, run.setup.policy
+    row = {"decided": used.describe()} if isinstance(used, Auto) else {}
+    row |= {"epochs": round(steps / run.epoch_steps, 2), "seconds": round(seconds, 2)}
     for split in ("validation", "test"):
         row[split] = round(accuracy(run.setup.eval_model, getattr(splits, split), splits.preprocess, run.device), 4)
     return row
@@ -137,7 +148,7 @@ def measure(seconds: list[float], seeds: int, jobs: int, names: list[str], again
     done = {(row["setting"], row["policy"], row["budget"], row["seed"]) for row in stored["rows"]}
     for name in names:
         if name not in stored["step_seconds"]:
-            times = time_steps(name, min(seconds), SETTINGS[name].policies)
+            times = time_steps(name, min(seconds), ALL_SETTINGS[name].policies)
             stored["step_seconds"][name] = {policy: round(value, 6) for policy, value in times.items()}
         for budget in sorted(seconds):
             tasks = {}
@@ -238,16 +249,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[6.0, 12.0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--settings", nargs="+", choices=list(ALL_SETTINGS), help="default: all, without or with --unseen")
+    parser.add_argument("--unseen", action="store_true", help="settings whose data were not used to design auto")
     parser.add_argument("--again", nargs="+", default=[], choices=list(POLICIES), help="measure these policies again")
-    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
+    names = options.settings or list(UNSEEN if options.unseen else SETTINGS)
+    options.out = options.out or (UNSEEN_RESULT if options.unseen else RESULT)
     if options.table and not options.out.exists():
         parser.error(f"{options.out}: no such file; measure first, without --table")
     if not options.table:
-        measure(options.seconds, options.seeds, options.jobs, options.settings, options.again, options.out)
-    cells = list(find_cells(json.loads(options.out.read_text()), options.settings))
+        measure(options.seconds, options.seeds, options.jobs, names, options.again, options.out)
+    cells = list(find_cells(json.loads(options.out.read_text()), names))
     if options.table:
         print(*(line for cell in cells for line in cell.describe()), sep="\n")
     print(*summarize(cells), sep="\n")

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from unseen_data import make_emoji, make_icons, make_letters, make_packages, make_spectrograms
 
 from outspan import load, load_data, train
 from outspan.data.dataset import Data
@@ -42,6 +43,7 @@ POLICIES = {
     "uncertain-proportional": {"policy": "uncertain", "select": "proportional"},
 }
 PLAIN = ("none", "baseline", "random", "randaugment", "trivialaugment", "natural")
+UNSEEN_POLICIES = (*PLAIN, "auto")
 FIRST_TIME_ONLY = ("auto-all-samples", "random-hard-samples", "uncertain-max", "uncertain-proportional")
 
 
@@ -232,5 +234,17 @@ SETTINGS = {
     ),
     "definitions, 2,000 texts": Setting(
         partial(make_definitions, 2_000), write_bert, {"length": LENGTH, "lr": 3e-3}, _TEXT_POLICIES, draw_weights
+    ),
+}
+# Settings whose data were not used to design auto. Nothing is tuned on them.
+UNSEEN = {
+    "emoji": Setting(make_emoji, "convnet", policies=UNSEEN_POLICIES),
+    "emoji, MLP": Setting(make_emoji, "mlp", {"lr": 0.01}, UNSEEN_POLICIES),
+    "letters": Setting(make_letters, "convnet", policies=UNSEEN_POLICIES),
+    "letters, MLP": Setting(make_letters, "mlp", policies=UNSEEN_POLICIES),
+    "icons": Setting(make_icons, "convnet", policies=UNSEEN_POLICIES),
+    "spectrograms": Setting(make_spectrograms, "convnet", policies=UNSEEN_POLICIES),
+    "packages, 2,000 texts": Setting(
+        partial(make_packages, 2_000), write_bert, {"length": LENGTH, "lr": 3e-3}, ("none", "random", "auto"), draw_weights
     ),
 }

@@ -187,6 +187,11 @@ class Cell:
         gains = [a - b for a, b in zip(self.tests["auto"], self.tests[self.best], strict=True)]
         return statistics.stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else float("nan")
 
+    @property
+    def trails(self) -> bool:
+        """Whether auto is below the best plain policy by more than 0.3 points and two standard errors."""
+        return self.difference < -max(0.3, 2 * self.error)
+
     def interval(self, other: str) -> tuple[float, float, float]:
         """Return the mean difference between auto and another policy, and its 95 % interval, paired by seed."""
         [pair] = compute_differences({name: self.tests[name] for name in ("auto", other)})
@@ -236,7 +241,7 @@ def summarize(cells: list[Cell]) -> Iterator[str]:
     """Yield lines about all differences between auto and the best plain policy."""
     if not cells:
         return
-    worse = [cell for cell in cells if cell.difference < -max(0.3, 2 * cell.error)]
+    worse = [cell for cell in cells if cell.trails]
     better = [cell for cell in cells if cell.difference > 2 * cell.error]
     yield f"{len(cells)} cells, mean difference {statistics.fmean(cell.difference for cell in cells):+.2f}"
     yield f"below -max(0.3, 2 SE): {len(worse)}{''.join(f'; {cell.name}' for cell in worse)}"

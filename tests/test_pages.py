@@ -148,10 +148,10 @@ def test_the_documented_ends_of_pba(tmp_path):
     assert units == {"posterize": 0.0, "cutout": 0.5}
 
 
-def test_the_page_on_policies_is_written_from_the_result_file(monkeypatch):
+def test_the_page_on_policies_is_written_from_the_result_files(monkeypatch):
     monkeypatch.syspath_prepend(DOCS.parent / "benchmarks")
     which_policy = importlib.import_module("which_policy")
-    assert (DOCS / "which-policy.md").read_text(encoding="utf-8") == which_policy.page(which_policy.read_cells())
+    assert (DOCS / "which-policy.md").read_text(encoding="utf-8") == which_policy.read_page()
 
 
 def test_the_tables_of_the_page_on_many_gpus_are_calculated_from_the_result_files(monkeypatch):

@@ -210,14 +210,36 @@ def test_wrong_columns_are_refused(unchecked, tiny_model):
     ):
         ImageCollator((8, 8))([{"image": IMAGES[0].float(), "label": 0}])
     columns = {"text": ["a film", 3], "stars": [0, "good"]}
-    with pytest.raises(ValueError, match=r"the data set has no column 'label' \(columns: text, stars\)"):
+    with pytest.raises(ValueError, match=r"the data set has no column 'label' \(columns: text, stars\): .* pass one split"):
         tokenize(columns, tokenizer, length=16)
     with pytest.raises(ValueError, match="column 'text' must have texts, got 3"):
         tokenize(columns, tokenizer, length=16, label="stars")
     with pytest.raises(ValueError, match="column 'stars' must have class indices, got 'good'"):
         tokenize(columns | {"text": ["a", "b"]}, tokenizer, length=16, label="stars")
+    with pytest.raises(ValueError, match="column 'text' must have texts, got None"):
+        tokenize({"text": ["a", None], "label": [0, 1]}, tokenizer, length=16)
     with pytest.raises(ValueError, match="tokenizer must be a fast tokenizer of transformers, got str"):
         tokenize(columns, "bert", length=16)
+
+
+def test_columns_that_are_formatted_as_tensors(tiny_model):
+    class Split(dict):  # like a split of datasets after `with_format("torch")`
+        column_names = ("text", "label")
+
+        def with_format(self, format):
+            assert format is None
+            return {"text": self["text"], "label": self["label"].tolist()}
+
+    data = Split(text=["a film", "the plot"], label=torch.tensor([1, 0]))
+    texts = tokenize(data, transformers.AutoTokenizer.from_pretrained(tiny_model), length=16)
+    assert [texts[row] for row in range(2)] == [(0, 1), (1, 0)]
+
+
+def test_tokens_of_the_user_are_refused_for_training(tmp_path, unchecked, tiny_model):
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tiny_model)
+    tokens = [{"input_ids": torch.tensor([2, 5, 3]), "labels": 0}] * 8
+    with pytest.raises(ValueError, match=r"train_dataset must be TokenizedTexts, got list: .*transformers.tokenize\(data"):
+        AugmentedTrainer(model, arguments(tmp_path), train_dataset=tokens, policy=plain()).train()
 
 
 def test_texts_are_augmented_and_evaluated_with_the_tokens_of_the_user(tmp_path, tiny_model):

@@ -118,15 +118,18 @@ def tokenize(
         raise ValueError("tokenizer has no token for padding: set tokenizer.pad_token = tokenizer.eos_token")
     texts, labels = (_values(data, name) for name in (text, label))
     for column, values, kind, noun in ((text, texts, str, "texts"), (label, labels, Integral, "class indices")):
-        wrong = next((value for value in values if not isinstance(value, kind)), None)
-        if wrong is not None:
-            raise ValueError(f"column {column!r} must have {noun}, got {shown(wrong)}")
+        wrong = [value for value in values if not isinstance(value, kind)]  # None is possible
+        if wrong:
+            raise ValueError(f"column {column!r} must have {noun}, got {shown(wrong[0])}")
     documents = Documents(texts, torch.tensor(labels, dtype=torch.int64))
     return TokenizedTexts(encode(documents, wrap_tokenizer(copy.deepcopy(backend), padding), length=length, truncate=truncate))
 
 
 def _values(data: Any, name: str) -> list[Any]:
+    if hasattr(data, "with_format"):
+        data = data.with_format(None)  # plain values, not tensors
     columns = getattr(data, "column_names", None) or (list(data) if isinstance(data, Mapping) else [])
     if name not in columns or not isinstance(data[name], Iterable):
-        raise ValueError(f"the data set has no column {name!r} (columns: {', '.join(map(str, columns)) or 'none'})")
+        how = 'name other columns with text= and label=, and pass one split, such as data["train"]'
+        raise ValueError(f"the data set has no column {name!r} (columns: {', '.join(map(str, columns)) or 'none'}): {how}")
     return list(data[name])

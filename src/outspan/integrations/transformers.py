@@ -107,6 +107,9 @@ class Augmenting(_TRAINER):
         is_text = isinstance(data, TokenizedTexts)
         if not is_text and name not in inputs:
             raise ValueError(f"the batch has no {name!r}, which the model takes (elements: {', '.join(inputs)})")
+        if not is_text and name == "input_ids":
+            how = "make it with outspan.transformers.tokenize(data, tokenizer, length=...), because the policy needs the texts"
+            raise ValueError(f"train_dataset must be TokenizedTexts, got {type(data).__name__}: {how}")
         own = data.inputs(inputs) if is_text else inputs[name]
         with self.compute_loss_context_manager():  # candidates are scored as the model trains
             result = self.policy(own, labels, step=self._step)

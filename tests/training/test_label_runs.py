@@ -125,3 +125,11 @@ def test_commands_print_several_labels(pairs, run):
     assert json.loads((pairs / "out.jsonl").read_text())["labels"] == [*printed]
     [row] = csv.DictReader((pairs / "out.csv").read_text().splitlines())
     assert row["labels"] == ";".join(printed)
+
+
+def test_policies_are_compared_by_map(pairs, tmp_path):
+    keys = {"data": str(pairs / "pairs.npz"), "model": "mlp", "epochs": 1, "batch": 32}
+    result = outspan.compare(policies="none,random", metric="map", out=tmp_path, **keys)
+    runs = {folder.parent: outspan.evaluate(folder.parent).metrics.map for folder in tmp_path.rglob("recipe.toml")}
+    values = [value for one in result.budgets[1.0].values() for value in one.values]
+    assert sorted(values) == pytest.approx(sorted(runs.values()))

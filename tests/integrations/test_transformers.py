@@ -235,11 +235,17 @@ def test_columns_that_are_formatted_as_tensors(tiny_model):
     assert [texts[row] for row in range(2)] == [(0, 1), (1, 0)]
 
 
-def test_tokens_of_the_user_are_refused_for_training(tmp_path, unchecked, tiny_model):
+def test_tokens_and_models_without_a_mask_are_refused(tmp_path, unchecked, tiny_model):
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tiny_model)
     tokens = [{"input_ids": torch.tensor([2, 5, 3]), "labels": 0}] * 8
     with pytest.raises(ValueError, match=r"train_dataset must be TokenizedTexts, got list: .*transformers.tokenize\(data"):
         AugmentedTrainer(model, arguments(tmp_path), train_dataset=tokens, policy=plain()).train()
+    scored = {"candidates": 2, "preprocess": outspan.text.PadTokens()}
+    proposal = outspan.uniform(1, transforms=("switchout",))
+    with pytest.raises(ValueError, match=r"Uncertain would score texts without a mask: pass outspan.text.Classifier\(model"):
+        AugmentedTrainer(model, arguments(tmp_path), policy=outspan.Uncertain(model, proposal, **scored))
+    masked = outspan.Uncertain(outspan.text.Classifier(model, 0), proposal, **scored)
+    assert AugmentedTrainer(model, arguments(tmp_path), policy=masked).policy is masked
 
 
 def test_texts_are_augmented_and_evaluated_with_the_tokens_of_the_user(tmp_path, tiny_model):

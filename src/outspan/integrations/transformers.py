@@ -37,6 +37,9 @@ class Augmenting(_TRAINER):
 
     def __init__(self, *args: Any, policy: Policy, **kwargs: Any) -> None:
         self.policy = check_policy(policy)
+        if getattr(getattr(policy, "model", None), "main_input_name", None) == "input_ids":
+            how = "outspan.text.Classifier(model, tokenizer.pad_token_id), which masks the padding"
+            raise ValueError(f"{type(policy).__name__} would score texts without a mask: pass {how}, as its model")
         self._update, self._batch = -1, 0  # the update that this batch is part of, and the number of the batch in it
         self._learned = False  # whether the policy has read the losses of this batch
         self._samples: int | None = None  # of this training batch, before augmentation; None: no training batch

@@ -7,6 +7,7 @@ loops of docs/loops.md, which are separate programs, and `test_additions.py` run
 
 import contextlib
 import csv
+import io
 import os
 import re
 import shlex
@@ -19,9 +20,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from clusters import ENVIRONMENT
 from made import make_folder, make_official, make_shards
+from outspan import models
 from outspan.config import tomllib
 from outspan.reproduce import status
 from outspan.text import backtranslation
@@ -62,15 +65,24 @@ def test_every_block_has_a_language(page):
     assert page.read_text().count("```") == 2 * len(blocks(page))  # no block is missed
 
 
+@pytest.fixture(scope="session")
+def resnet_weights(tmp_path_factory):
+    """A file of weights in place of the published ones, which would be downloaded."""
+    path = tmp_path_factory.mktemp("weights") / "resnet.safetensors"
+    save_file(models.build("resnet-18", (3, 32, 32), 1000).state_dict(), path)
+    return path
+
+
 @pytest.fixture
-def user_folder(tmp_path, monkeypatch):
+def user_folder(tmp_path, resnet_weights, monkeypatch):
     """A folder with small files of the names that the pages use."""
     (tmp_path / "results").symlink_to(ROOT / "results")
     for recipe in (ROOT / "recipes").rglob("*.toml"):
         copy = tmp_path / recipe.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         text = recipe.read_text(encoding="utf-8").replace("wide_resnet-28-10", "wide_resnet-10-1")
-        copy.write_text(text.replace("batch = 128", "batch = 4"), encoding="utf-8")
+        text = text.replace("batch = 128", "batch = 4").replace('"resnet-50"', '"resnet-18"')
+        copy.write_text(text.replace('weights = "published"', f'weights = "{resnet_weights}"'), encoding="utf-8")
     monkeypatch.setattr(status, "HOME", tmp_path)
     (tmp_path / "docs").mkdir()  # some commands write figures there
     make_folder(tmp_path / "path" / "to" / "folder", train=8, test=4)
@@ -81,6 +93,9 @@ def user_folder(tmp_path, monkeypatch):
     write_digits(tmp_path / "other.npz")
     with open(tmp_path / "reviews.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("review", "stars"), *make_reviews(40)])
+    (tmp_path / "new.csv").write_text("review\na lovely film.\n", encoding="utf-8")
+    (tmp_path / "lines.txt").write_text("a lovely film.\na dull plot.\n", encoding="utf-8")
+    (tmp_path / "photos.csv").write_text("image,label\n" + "my.png,red\nnew.jpg,red;new\n" * 50, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -124,6 +139,9 @@ def test_commands_run(page, user_folder, tiny_model, timm, run, monkeypatch, unc
         for words in commands(text) if language == "sh" else ():
             if "ray" in words:  # see test_commands_of_ray_run
                 continue
+            if "<" in words:
+                *words, _, path = words
+                monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(Path(path).read_bytes())))
             if words[0] == "outspan":
                 run(*small(words[1:], tiny_model))
             elif words[0] in ("torchrun", "accelerate"):
@@ -169,15 +187,15 @@ def run_on_ray(words: list[str], tiny_model: Path, address: str) -> None:
 
 def small(words: list[str], tiny_model: Path) -> list[str]:
     """Return a command that does the same with less: fewer seeds, one epoch, a part of the data, a tiny model for text."""
-    words = [re.sub(r"^timm:\w+", "timm:small", word) for word in words]
+    words = [re.sub(r"^timm:\w+", "timm:small", re.sub(r"^validation=\d+$", "validation=20", word)) for word in words]
     command = words[0]
     less = LESS.get(words[1], {}) if len(words) > 2 else {}  # if an option is repeated, its last value is used
     less = {**less, "--seeds": FEW_SEEDS[command]} if command in FEW_SEEDS and (less or command in TRAINING) else less
     words += [str(part) for option in less.items() for part in option]
     if command in TRAINING:
-        options = SMALL | {"size": 4 if "timm:small" in words else 32}
+        options = SMALL | ({"size": 4, "weights": "published"} if "timm:small" in words else {"size": 32})
         words += [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
-        is_text = any(word.endswith(".csv") for word in words)
+        is_text = "reviews.csv" in words
         words += ["--model", str(tiny_model), "--set", "length=16"] if is_text else ["--set", "fraction=0.02"]
     return words
 

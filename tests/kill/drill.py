@@ -390,7 +390,7 @@ def sabotaged(way: str) -> None:
                 for i in range(0, len(data), 4096):
                     file.write(data[i : i + 4096])
                     file.flush()
-                    time.sleep(0.001)
+                    time.sleep(0.01)  # so that most kills are inside a save, on any machine
             return path
 
         checkpoint.save = save

@@ -204,8 +204,9 @@ class Broken(Train):
 
         if os.environ["RANK"] == str(self.rank):
             if self.failure == "loss":
-                original = step.soft_cross_entropy
-                step.soft_cross_entropy = lambda *a, **k: original(*a, **k) * fail(lambda: 1.0, lambda: torch.nan)()
+                original = step.read_logits
+                factor = fail(lambda: 1.0, lambda: torch.nan)
+                step.read_logits = lambda output: original(output) * factor()
             elif self.failure == "disk":
                 full = OSError(28, "No space left on device")
                 saving.checkpoint.save = fail(saving.checkpoint.save, lambda: refuse(full))

@@ -60,8 +60,9 @@ def kill(mark: str, variable: str = MARK) -> None:
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """Return all files of a folder, without the times that they contain. A figure shows times. Slow runs save more often."""
-    files = {str(path.relative_to(folder)): without_times(path) for path in folder.rglob("*") if path.suffix != ".png"}
+    """Return all files of a folder, without the times that they contain. Figures and reports show times. Slow runs save more often."""
+    kept = [path for path in folder.rglob("*") if path.suffix not in (".png", ".html")]
+    files = {str(path.relative_to(folder)): without_times(path) for path in kept}
     last = {str(path.parent): path.name for path in sorted(map(Path, files)) if path.suffix == ".safetensors"}
     return {name: one for name, one in files.items() if not name.endswith(".safetensors") or Path(name).name in last.values()}
 

@@ -138,7 +138,7 @@ def test_no_page_is_wider_than_the_screen(browser, pages, kind, width):
 
 def test_tables_sort_and_filter(browser, pages):
     visit(browser, pages["run"])
-    table = browser.find_element("xpath", "//table[caption[contains(., 'most errors first')]]")
+    table = browser.find_element("xpath", "//table[caption[contains(., 'the worst first')]]")
     recall = table.find_element("xpath", ".//th[contains(., 'recall')]")
     for order, is_reverse in (("ascending", False), ("descending", True)):
         click(browser, recall.find_element("tag name", "button"))

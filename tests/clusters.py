@@ -60,7 +60,7 @@ def kill(mark: str, variable: str = MARK) -> None:
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """Return all files of a folder, without the times that they contain. Figures and reports show times. Slow runs save more often."""
+    """Return the files of a folder, without the times in them. Figures and reports show times. Slow runs save more often."""
     kept = [path for path in folder.rglob("*") if path.suffix not in (".png", ".html")]
     files = {str(path.relative_to(folder)): without_times(path) for path in kept}
     last = {str(path.parent): path.name for path in sorted(map(Path, files)) if path.suffix == ".safetensors"}

@@ -408,11 +408,12 @@ def test_ranks_end_without_a_signal_if_one_does_not_answer(tmp_path):
     started = ranks.start([Slow(command(tmp_path, "--set", "epochs=100000", "-o", tmp_path / "run"))] * 3)
     wait_for_checkpoint(tmp_path / "run")
     os.kill(started[1][0].pid, signal.SIGSTOP)
-    for rank in (0, 2):
-        assert ranks.receive(*started[rank], 60) is None
+    # Rank 0, which has the store here, may be the first to end. Then rank 2 also finds its connections closed.
+    closed = r"another rank has ended or does not answer \(.*\)"
+    for rank, problem in ((0, "rank 1 does not answer"), (2, f"(rank [01] does not answer|{closed})")):
+        assert ranks.receive(*started[rank], 60) in ((None,) if rank == 0 else (None, 2))
         text = (tmp_path / f"log{rank}").read_text()
-        lost = 1 if rank == 0 else "[01]"  # rank 0, which has the store here, may be the first to end
-        assert re.fullmatch(f"outspan: rank {rank}: rank {lost} does not answer; the same command .*", text.splitlines()[-1])
+        assert re.fullmatch(f"outspan: rank {rank}: {problem}; the same command .*", text.splitlines()[-1])
     started[1][0].kill()
 
 

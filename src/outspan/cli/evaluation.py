@@ -9,20 +9,7 @@ from rich.table import Table
 from outspan.cli.output import printable
 from outspan.figures.evaluation import confusion_figure
 from outspan.files import Json, write_json, write_whole
-from outspan.training.evaluate import Evaluation, LabelEvaluation
-
-_METRIC_NAMES = {
-    "accuracy": "accuracy",
-    "map": "average precision, mean (mAP)",
-    "micro_f1": "F1, over all labels",
-    "label_accuracy": "accuracy, over all labels",
-    "top5": "top-5 accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "macro_f1": "F1, mean over classes",
-    "weighted_f1": "F1, weighted by class size",
-    "auroc": "AUROC, each class against the rest",
-    "ece": "calibration error (ECE)",
-}
+from outspan.training.evaluate import METRIC_NAMES, Evaluation, LabelEvaluation
 
 
 def write_evaluation(folder: Path, result: Evaluation | LabelEvaluation) -> list[Path]:
@@ -72,7 +59,7 @@ def metrics_table(result: Evaluation | LabelEvaluation) -> Table:
     for name, value in asdict(result.metrics).items():
         if value is not None:
             interval = " to ".join(map(_percent, result.intervals.get(name, ())))
-            table.add_row(_METRIC_NAMES[name], _percent(value), interval)
+            table.add_row(METRIC_NAMES[name], _percent(value), interval)
     return table
 
 

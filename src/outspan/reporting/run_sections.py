@@ -9,22 +9,10 @@ from outspan.reporting.chosen import show_chosen
 from outspan.reporting.page import charts, missing, paragraph, subsection
 from outspan.reporting.runs import Detail, RunResult
 from outspan.reporting.samples import TILES, name_of, show_samples
-from outspan.training.evaluate import Evaluation, LabelEvaluation
+from outspan.training.evaluate import METRIC_NAMES, Evaluation, LabelEvaluation
 
 _MATRIX = 30  # classes up to which the whole confusion matrix is shown
 _LISTED = 60  # confusions that are listed otherwise
-_METRICS = {
-    "accuracy": "accuracy",
-    "map": "average precision, mean (mAP)",
-    "micro_f1": "F1, over all labels",
-    "label_accuracy": "accuracy, over all labels",
-    "top5": "top-5 accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "macro_f1": "F1, mean over classes",
-    "weighted_f1": "F1, weighted by class size",
-    "auroc": "AUROC, each class against the rest",
-    "ece": "calibration error (ECE)",
-}
 
 
 def describe_accuracy(run: RunResult) -> str:
@@ -99,7 +87,7 @@ def _curves(run: RunResult) -> Markup:
 
 
 def _scores(evaluation: Evaluation | LabelEvaluation, run: RunResult) -> Markup:
-    names = [(_METRICS[name], value) for name, value in asdict(evaluation.metrics).items() if value is not None]
+    names = [(METRIC_NAMES[name], value) for name, value in asdict(evaluation.metrics).items() if value is not None]
     metrics = table(["metric", "%"], [[name, f"{100 * value:.2f}"] for name, value in names], caption="Metrics", tools=False)
     by_class = _class_table(evaluation)
     many = len(evaluation.labels) < (len(run.tested.data.test) if run.tested else 0)

@@ -1,6 +1,7 @@
 """The executor for text: applies a plan to documents, truncates them, adds special tokens, and pads them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -38,11 +39,18 @@ class Augmented:
 
     def unchanged(self) -> np.ndarray:
         """Return which outputs have transforms and are equal to their document, bool [M]."""
-        original, lengths = _execute(self.passages, Plan.of([[]] * len(self.passages)))
-        original, lengths = original[self.sources], lengths[self.sources]
+        if not self.has_transforms.any():
+            return self.has_transforms.copy()
+        original, lengths = self._original
         width = min(original.shape[1], self.tokens.shape[1])
         differs = (original[:, :width] != self.tokens[:, :width]) & (np.arange(width) < lengths[:, None])
         return self.has_transforms & (lengths == self.lengths) & ~differs.any(axis=1)
+
+    @cached_property
+    def _original(self) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of each output's document without transforms, and their number."""
+        tokens, lengths = _execute(self.passages, Plan.of([[]] * len(self.passages)))
+        return tokens[self.sources], lengths[self.sources]
 
     def replace(self, rows: np.ndarray, plan: Plan) -> None:
         """Replace outputs by those of another plan, one per row, in order. They read the same documents."""

@@ -43,6 +43,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+METRIC_NAMES = {
+    "accuracy": "accuracy",
+    "map": "average precision, mean (mAP)",
+    "micro_f1": "F1, over all labels",
+    "label_accuracy": "accuracy, over all labels",
+    "top5": "top-5 accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "F1, mean over classes",
+    "weighted_f1": "F1, weighted by class size",
+    "auroc": "AUROC, each class against the rest",
+    "ece": "calibration error (ECE)",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """How well a run classifies its test data. Numbers are computed when they are first read."""

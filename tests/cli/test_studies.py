@@ -146,3 +146,11 @@ def test_wrong_arguments_are_refused(options, few, tmp_path, run):
     assert "a measurement with other settings (batch 25 there, 50 requested)" in message
     for command in ("compose", "core", "mixup"):
         assert f"Example: outspan {command}" in run(command, "--help")
+
+
+@pytest.mark.parametrize("command", ["measure", "compose", "core", "mixup", "grid", "compare", "reproduce"])
+def test_every_study_names_a_device_that_is_not_there(command, few, tmp_path, run):
+    (tmp_path / "grid.toml").write_text(f'data = "{few}"\nvalidation = 10\nlr = [0.1, 0.2]\n')
+    first = {"grid": [tmp_path / "grid.toml"], "reproduce": ["table-3", "--rows", "cifar10/wrn-28-10"]}.get(command, [])
+    printed = run(command, *first, "--device", "cuda:99", "-o", tmp_path / "out", code=2)
+    assert "device 'cuda:99' is not there (available: cpu" in printed

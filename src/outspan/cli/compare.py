@@ -146,7 +146,7 @@ def grid_command(
     from outspan.comparison.grid import grid_search
 
     watch = partial(training_progress, reads=jobs == 1 and engine == "local")
-    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run}
+    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run, "device": device}
     result = grid_search(recipe, out=out, **pool, watch=watch, **recipe_keys(changes))
     for name, accuracy in sorted(result.points.items(), key=lambda item: -(item[1] or 0)):
         score = "diverged" if accuracy is None else f"{100 * accuracy:6.2f} % validation accuracy"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from outspan.cli.options import DATA_HELP, Address, EngineName, GpusPerRun, Jobs, RecipeFile, StudySet, recipe_keys
+from outspan.cli.options import DATA_HELP, Address, Device, EngineName, GpusPerRun, Jobs, RecipeFile, StudySet, recipe_keys
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.cli.report import write_report
@@ -50,6 +50,7 @@ def measure_command(
     engine: EngineName = "local",
     address: Address = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
     shared_batches: Shared = False,
 ) -> None:
     """Measure the effect of each transform.
@@ -75,6 +76,7 @@ def measure_command(
         engine=engine,
         address=address,
         gpus_per_run=gpus_per_run,
+        device=device,
         watch=training_progress,
         **study_keys("measure", data, model, changes),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outspan.cli.options import Address, EngineName, GpusPerRun, Jobs, SkipBad
+from outspan.cli.options import Address, Device, EngineName, GpusPerRun, Jobs, SkipBad
 from outspan.cli.output import echo, echo_lines
 from outspan.cli.progress import training_progress
 
@@ -38,6 +38,7 @@ def reproduce_command(
     engine: EngineName = "local",
     address: Address = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
     skip_bad: SkipBad = 0,
 ) -> None:
     """List the tables and figures of the paper, or run one.
@@ -72,6 +73,7 @@ def reproduce_command(
         engine=engine,
         address=address,
         gpus_per_run=gpus_per_run,
+        device=device,
         skip_bad=skip_bad,
         watch=partial(training_progress, reads=jobs == 1 and engine == "local"),
     )

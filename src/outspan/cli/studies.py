@@ -15,7 +15,7 @@ from outspan.cli.measure import (
     vote_remarks,
     write_figure,
 )
-from outspan.cli.options import Address, EngineName, GpusPerRun, Jobs, RecipeFile, StudySet
+from outspan.cli.options import Address, Device, EngineName, GpusPerRun, Jobs, RecipeFile, StudySet
 from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.cli.report import write_report
@@ -46,6 +46,7 @@ def compose_command(
     engine: EngineName = "local",
     address: Address = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
     shared_batches: Shared = False,
 ) -> None:
     """Measure the effect of every pair of transforms.
@@ -62,7 +63,7 @@ def compose_command(
 
     keys = study_keys("compose", data, model, changes)
     options = {"probability": probability, "shared_batches": shared_batches, "watch": training_progress}
-    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run}
+    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run, "device": device}
     result = compose(recipe, transforms=transforms, additive=additive, seeds=seeds, out=out, **options, **pool, **keys)
     Console().print(_pairs_table(result))
     for line in [*_edge_lines(result), *vote_remarks(result.info)]:
@@ -83,6 +84,7 @@ def core_command(
     engine: EngineName = "local",
     address: Address = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
     shared_batches: Shared = False,
 ) -> None:
     """Find a small set of transforms with a low error.
@@ -97,7 +99,7 @@ def core_command(
 
     keys = study_keys("core", data, model, changes)
     options = {"probability": probability, "shared_batches": shared_batches, "watch": training_progress}
-    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run}
+    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run, "device": device}
     result = find_core_set(recipe, transforms=transforms, seeds=seeds, out=out, **options, **pool, **keys)
     for line in [*_core_lines(result), *vote_remarks(result.info)]:
         echo(line)
@@ -123,6 +125,7 @@ def mixup_command(
     engine: EngineName = "local",
     address: Address = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
     shared_batches: Shared = False,
 ) -> None:
     """Study the effect of mixup.
@@ -138,7 +141,7 @@ def mixup_command(
     keys = study_keys("mixup", data, model, changes)
     values = {"weight_decays": _numbers("--l2", l2), "fractions": _numbers("--fractions", fractions)}
     options = {"shared_batches": shared_batches, "watch": training_progress}
-    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run}
+    pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run, "device": device}
     result = study_mixup(recipe, seeds=seeds, out=out, **values, **options, **pool, **keys)
     Console().print(_mixup_table(result))
     for line in [*_mixup_remarks(result), *vote_remarks(result.info)]:

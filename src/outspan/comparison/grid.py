@@ -102,7 +102,7 @@ def grid_search(
         recipe: A `Recipe`, or the path of a TOML file. Every key of the file with a list of values is an axis of the grid.
         axes: The values to try, by recipe key, in addition to those of the file.
         out: The folder of the grid, with one folder per point.
-        device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
+        device: Where to train, as in `outspan.train`, e.g. "cpu" or "cuda:1".
         jobs, engine, address, gpus_per_run: Where to train, and how many points at a time, as in `outspan.compare`.
         watch: Shows progress, as in `outspan.compare`.
         **keys: Other keys of the recipe, e.g. `data="digits"`, `validation=500`.

@@ -15,6 +15,7 @@ import torch
 
 from outspan.config import Recipe
 from outspan.data.dataset import Data
+from outspan.devices import current
 from outspan.messages import first_line
 from outspan.training import OnStep, Progress, Stopped
 from outspan.training.run import Run
@@ -49,7 +50,7 @@ def measure_steps(
         if on_step is not None and on_step(Progress(next(rounds), plan.rounds * len(recipes), message=name)):
             raise Stopped("stopped while the steps were timed; run the same command again")
 
-    with _use_threads(threads), use_algorithms(deterministic=False):
+    with current(options.device), _use_threads(threads), use_algorithms(deterministic=False):
         while missing := {name: recipe for name, recipe in recipes.items() if name not in times}:
             times |= _time_together(missing, data, folder, options, plan, report)
             gc.collect()  # a run refers to itself: without this, its model would stay in memory while the next is timed

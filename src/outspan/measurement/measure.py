@@ -52,7 +52,7 @@ def measure(
         engine: Where to train: "local" for processes of this machine, "ray" for Ray.
         address: With Ray, the cluster: "auto" or HOST:PORT. By default Ray is started on this machine, with `jobs` workers.
         gpus_per_run: With Ray on GPUs, the part of a GPU that a run gets, e.g. 0.25 for 4 runs per GPU. The default is 1.
-        device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
+        device: Where to train, as in `outspan.train`, e.g. "cpu" or "cuda:1".
         watch: Shows progress, as in `outspan.compare`.
         **keys: Other keys of the recipe, e.g. `data="digits"`, `epochs=5`. They override those of `recipe`.
 

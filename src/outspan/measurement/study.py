@@ -50,7 +50,7 @@ class Study:
         seeds: The number of seeds (0, 1, …), or a list of seeds. At least 2.
         out: The folder.
         shared_batches: Whether all seeds are trained on the batches and random draws of seed 0.
-        device: Where to train: "cpu" or "cuda". By default a GPU if there is one, otherwise the CPU.
+        device: Where to train, as in `outspan.train`, e.g. "cpu" or "cuda:1".
         pool: Where models are trained, and how many at a time.
         watch: Shows progress, as in `outspan.compare`.
         data: Used instead of the data of the recipe, in this process only.

@@ -108,7 +108,7 @@ def run_table(
     if unknown_methods := set(policy_files or {}) - set(POLICY_FILES):
         raise ValueError(f"policy_files has {unknown_methods.pop()!r}; only {', '.join(POLICY_FILES)} use a policy file")
     folder = out / table / f"scale-{scale:g}"
-    device = device or devices.default_device()
+    device = str(devices.find_device(device))
     pool = Pool(jobs, engine, address, gpus_per_run)
     planned = list(plan_cells(item, rows, methods, policy_files or {}))
     pool.check(device)
@@ -216,5 +216,5 @@ def _finished_runs(folder: Path, method: str) -> dict[int, _FinishedRun]:
 
 def _environment(device: str) -> dict[str, str]:
     """Return the versions and the device, which decide the speed of the runs and the last bits of their results."""
-    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
     return {"outspan": outspan.__version__, "commit": commit(), "torch": torch.__version__, "device": name}

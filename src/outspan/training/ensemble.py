@@ -9,6 +9,7 @@ import torch
 from outspan import models
 from outspan.config import Recipe, changed_keys
 from outspan.data.sets import Data, load_for
+from outspan.devices import current
 from outspan.policies.table import find_policy
 from outspan.training import OnStep
 from outspan.training.ensemble_model import Ensemble
@@ -59,7 +60,8 @@ def train_ensemble(
     data = data or load_for(members[0])
     models.check_takes(members[0].model, data.train.noun)
     run = EnsembleRun(list(members), data, torch.device(device), shared=shared, out=out)
-    train_epochs(run, save_every=save_every, on_step=on_step)
+    with current(run.device):
+        train_epochs(run, save_every=save_every, on_step=on_step)
     return run.model, run.preprocess
 
 

@@ -44,13 +44,13 @@ def weight(policy, name) -> float:
 
 @pytest.mark.parametrize(
     ("epochs", "strength"),
-    [(1, 0), (5, 0), (15, 0.2), (25, 0.4), (50, 0.6), (75, 0.8), (100, 1), (200, 1), (300, 1.5), (400, 2), (1000, 2)],
+    [(1, 0), (2.8, 0), (2.8 * 50**0.5 / 2.8**0.5, 0.5), (50, 1), (200, 1), (200 * 2**0.5, 1.5), (400, 2), (1000, 2)],
 )
 def test_strength_starts_from_the_number_of_epochs(epochs, strength):
     assert make(epochs).adapted == pytest.approx(strength)
 
 
-@pytest.mark.parametrize(("epochs", "limit"), [(1, 1), (50, 1), (125, 1.5), (200, 2), (1000, 2)])
+@pytest.mark.parametrize(("epochs", "limit"), [(1, 1), (50, 1), (100, 1.5), (200, 2), (1000, 2)])
 def test_strength_rises_to_its_limit_while_the_model_fits_well(epochs, limit):
     policy = make(epochs)
     teach(policy, lambda batch: torch.full((200,), 0.98))
@@ -61,15 +61,17 @@ def test_strength_rises_to_its_limit_while_the_model_fits_well(epochs, limit):
 @pytest.mark.parametrize("fit", [0.3, 0.5, 0.75])
 def test_strength_stays_at_a_moderate_fit(fit):
     policy = make(20)
+    start = policy.adapted
     teach(policy, lambda batch: torch.full((200,), fit))
-    assert policy.adapted == pytest.approx(0.3)
+    assert policy.adapted == pytest.approx(start)
 
 
 def test_strength_does_not_rise_late_in_the_run_when_the_fit_rises_because_the_learning_rate_falls():
     policy = make(20)
+    start = policy.adapted
     teach(policy, lambda batch: torch.full((200,), 0.7), range(STEPS * 6 // 10))
     teach(policy, lambda batch: torch.full((200,), 0.99), range(STEPS * 6 // 10, STEPS))
-    assert policy.adapted == pytest.approx(0.3)
+    assert policy.adapted == pytest.approx(start)
 
 
 def test_beyond_1_the_strength_rises_only_if_the_model_fits_very_well():
@@ -79,14 +81,16 @@ def test_beyond_1_the_strength_rises_only_if_the_model_fits_very_well():
         assert policy.adapted == pytest.approx(strength)
 
 
-@pytest.mark.parametrize(("epochs", "fit", "lowest"), [(50, 0.1, 0.0), (50, 0.4, 0.6), (400, 0.1, 0.0), (400, 0.4, 1.0)])
+@pytest.mark.parametrize(
+    ("epochs", "fit", "lowest"), [(12, 0.4, 0.5049), (50, 0.1, 0.0), (50, 0.4, 1.0), (400, 0.1, 0.0), (400, 0.4, 1.0)]
+)
 def test_strength_falls_if_the_model_learns_too_little_but_not_early(epochs, fit, lowest):
     policy = make(epochs)
     start = policy.adapted
     teach(policy, lambda batch: torch.full((200,), fit), range(STEPS // 5))
     assert policy.adapted == pytest.approx(start)
     teach(policy, lambda batch: torch.full((200,), fit), range(STEPS // 5, STEPS))
-    assert policy.adapted == pytest.approx(lowest)
+    assert policy.adapted == pytest.approx(lowest, abs=1e-4)
 
 
 def test_strength_returns_to_its_start_when_the_model_learns_again():
@@ -94,23 +98,24 @@ def test_strength_returns_to_its_start_when_the_model_learns_again():
     teach(policy, lambda batch: torch.full((200,), 0.1), range(STEPS // 2))
     assert policy.adapted == 0
     teach(policy, lambda batch: torch.full((200,), 0.6), range(STEPS // 2, STEPS))
-    assert policy.adapted == pytest.approx(0.6)
+    assert policy.adapted == pytest.approx(1)
     policy = make(20, steps=20)  # a round is a twentieth of the run, so that one step would go too far
-    policy.adapted = 0.0
+    start, policy.adapted = policy.adapted, 0.0
     teach(policy, lambda batch: torch.full((200,), 0.6), range(20))
-    assert policy.adapted == pytest.approx(0.3)
+    assert policy.adapted == pytest.approx(start)
 
 
 def test_labels_of_one_class_alone_teach_nothing():
     policy = make(20)
+    start = policy.adapted
     for step in range(20):
         policy(IMAGES, torch.zeros(200, dtype=torch.int64), step=step)
         policy.learn(torch.full((200,), 0.01), step=step)
-    assert policy.adapted == pytest.approx(0.3)
+    assert policy.adapted == pytest.approx(start)
 
 
 def test_strength_does_not_rise_where_the_model_only_knows_the_largest_class():
-    policy, labels = make(5), (torch.arange(200) % 20 == 0).long()  # 95 % are of class 0
+    policy, labels = make(2), (torch.arange(200) % 20 == 0).long()  # 95 % are of class 0
     for step in range(STEPS):
         batch = policy(IMAGES, labels, step=step)
         policy.learn(-torch.where(labels == 0, 0.95, 0.05).log(), step=step)
@@ -160,7 +165,7 @@ def test_one_in_16_samples_has_no_transforms_so_that_their_fit_is_known():
     assert policy.adapted == pytest.approx(2)
 
 
-@pytest.mark.parametrize(("epochs", "mixed"), [(200, 0.0), (300, 0.25), (400, 0.5), (1000, 0.5)])
+@pytest.mark.parametrize(("epochs", "mixed"), [(200, 0.0), (200 * 2**0.5, 0.25), (400, 0.5), (1000, 0.5)])
 def test_long_runs_also_mix_samples(epochs, mixed):
     policy = make(epochs, mix=outspan.cutmix())
     policy.adapted = 1.0
@@ -215,6 +220,16 @@ def test_weak_transforms_are_used_if_a_trial_shows_that_they_keep_the_label():
     assert policy.safe == {"random_crop": 0.0, "horizontal_flip": 1.0}  # the trial is not repeated
 
 
+@pytest.mark.parametrize(("epochs", "factor"), [(12, 0.4), (50, 0.4), (100, 0.7), (200, 1), (1000, 1)])
+def test_with_crops_the_other_transforms_are_weaker_except_in_long_runs(epochs, factor):
+    policy = make(epochs, weak=outspan.crop_and_flip())
+    teach(policy, lambda batch: torch.full((200,), 0.7))
+    assert policy.safe == {"random_crop": 1.0, "horizontal_flip": 1.0}
+    assert policy.metrics()["strength"] == pytest.approx(factor * policy.adapted)
+    policy.safe["random_crop"] = 0.0
+    assert policy.metrics()["strength"] == policy.adapted  # a flip changes nothing
+
+
 def test_a_flip_must_lower_the_fit_less_than_a_crop_to_be_used():
     def fit(batch):  # each lowers it by 18 %
         return 0.7 * torch.where(has(batch, "random_crop"), 0.82, 1.0) * torch.where(has(batch, "horizontal_flip"), 0.82, 1.0)
@@ -228,7 +243,8 @@ def test_a_flip_must_lower_the_fit_less_than_a_crop_to_be_used():
 @pytest.mark.parametrize("loss", [math.log(10), math.nan])
 def test_weak_transforms_are_not_used_if_the_model_has_learned_nothing_in_the_trial(loss):
     policy = make(100, weak=outspan.crop_and_flip())
-    for step in range(24):
+    for step in range(STEPS // 4 + 2):  # the first end of a round
+        assert set(policy.safe.values()) == {-1.0}  # a model that learns slowly gets more time
         policy(IMAGES, LABELS, step=step)
         policy.learn(torch.full((200,), loss), step=step)
     assert policy.safe == {"random_crop": 0.0, "horizontal_flip": 0.0}
@@ -254,7 +270,9 @@ def test_a_weak_transform_that_hides_all_that_was_learned_is_not_used_with_two_c
 def test_without_a_decision_weak_transforms_are_not_used():
     policy = make(100, weak=outspan.crop_and_flip())
     assert policy.describe() == "strength 0.50"  # the trial's
-    assert not any(has(policy(IMAGES, LABELS, step=step), "random_crop").any() for step in range(24, 40))
+    assert not any(
+        has(policy(IMAGES, LABELS, step=step), "random_crop").any() for step in range(STEPS // 4 + 2, STEPS // 4 + 18)
+    )
 
 
 def test_the_confidence_in_samples_does_not_decide_the_trial():

@@ -25,16 +25,18 @@ from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
+from outspan.policies.trial import UNDECIDED, Trial, judge
 from outspan.shapes import BatchLabels, Float32, Inputs
 from outspan.transforms.normalize import Preprocess
 from outspan.transforms.table import find
 
 _ROUNDS = 50
 # By epochs: strength at the start, highest strength, fit above which it rises, fraction of samples mixed at a strength of 2.
-_STARTS = (5.0, 25.0, 100.0, 200.0, 400.0), (0.0, 0.4, 1.0, 1.0, 2.0)
+_STARTS = (2.8, 50.0, 200.0, 400.0), (0.0, 1.0, 1.0, 2.0)
 _LIMITS = (50.0, 200.0), (1.0, 2.0)
 _GOOD_FITS = (50.0, 100.0), (0.9, 0.95)
 _MIXED = (200.0, 400.0), (0.0, 0.5)
+_CROPPED = (50.0, 200.0), (0.4, 1.0)  # factor of the strength if crops are used: they augment, too
 _WELL_LEARNED = 0.8  # the strength rises only if so much was learned beyond the most frequent classes
 _RISE = 0.6  # and in this first fraction of the run: later the fit rises because the learning rate falls
 _POOR_FIT, _FAIR_FIT = 0.15, 0.5  # if less than this was learned, the strength falls: to 0, and to 1
@@ -44,28 +46,23 @@ _UNTOUCHED = 16  # one of so many samples of these has no transforms, so that th
 _SPEED = 10.0  # at a fit of 1, the strength rises by 1 in a tenth of the run
 _HARMLESS, _HARMFUL = 0.5, 0.75  # relative loss of fit from which a transform is used less, and at which almost never
 _RAREST = 0.05  # every transform is still tried sometimes, so that its weight can rise again
-_TRIAL = 0.12  # first fraction of the run, in which a few samples get the weak transforms, to see what they do
-_TRIAL_EPOCHS = 10.0  # and of the epochs, if this is less: later a model may have memorized the samples as they are
-_TRIED, _TRIAL_EVERY = 0.6, 4  # the fraction of the draws of the weak transforms that are applied then, in every 4th step
-_UNDECIDED = -1.0  # the fraction of the draws of a weak transform that will be applied, before the end of its trial
+_TRIED, _TRIAL_EVERY = 0.6, 4  # in the trial, the fraction of the draws of weak transforms that are applied, in every 4th step
 _TRIAL_STRENGTH = 0.5  # the highest strength then: stronger transforms would hide what the weak ones do
-# The loss of fit, relative to the fit above chance, up to which a weak transform is used after the trial, and from which not.
-_SAFE, _UNSAFE = 0.24, 0.29
-_UNGRADED = 0.75  # both limits are lower for a transform without a level, such as a flip, because it cannot be weakened
 
 
 @dataclass(eq=False)
 class Auto:
     """A policy that adapts strength and transforms to the data, the model and the length of the run.
 
-    The strength starts from the number of epochs: 0 up to 5 epochs, 1 from 100 to 200, 2 from 400 on. It rises while the model
-    fits samples without transforms well, and falls if the model learns too little. It is lower while the model has learned
-    less of rare classes. In runs of more than 200 epochs, some samples are also mixed with the proposal `mix`, such as
+    The strength starts from the number of epochs: 0 below 3 epochs, 0.5 at 12, 1 from 50 to 200, 2 from 400 on. It rises while
+    the model fits samples without transforms well, and falls if the model learns too little. It is lower while the model has
+    learned less of rare classes. In runs of more than 200 epochs, some samples are also mixed with the proposal `mix`, such as
     `outspan.cutmix()`; at a strength of 2 it is up to half of them. A transform with which the model cannot predict the label
     becomes rare, for example a change of color where the color is the class.
 
     The transforms of `weak`, such as `outspan.crop_and_flip()`, are right for most photographs and wrong for digits or text in
     images. In the first eighth of the run, a few samples get them. Those that hardly lower the fit are used after this trial.
+    With crops, the strength of the other transforms is lower.
 
     Call `learn` with the losses of every batch.
 
@@ -116,7 +113,7 @@ class Auto:
         self.adapted = self._at(_STARTS)
         self.weights = np.ones(len(NAMES))
         always = names_of(find_defaults(self.defaults))  # these need no trial
-        self.safe = {name: _UNDECIDED for name in names_of(self.weak) if name not in always}
+        self.safe = {name: UNDECIDED for name in names_of(self.weak) if name not in always}
         self._fits = (MultiLabelFits if self.multi_label else Fits)(self.classes, self.label_smoothing)
 
     def __call__(
@@ -162,8 +159,8 @@ class Auto:
         options = {"step": step, "confidence": confidence, "ranks": ranks, "attempt": attempt}
         weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
         safe, weak_options = self.safe, {**options, "strength": min(1.0, 2 * strength)}
-        if step < self._trial_steps:
-            strength = min(strength, _TRIAL_STRENGTH) if self.safe else strength
+        if self._is_trial and step < self._trial.latest:
+            strength = min(strength, _TRIAL_STRENGTH)
             safe = dict.fromkeys(self.safe, 0.0 if step % _TRIAL_EVERY else _TRIED)
             weak_options |= {"strength": 1.0, "confidence": touched}
         drawn = weights if self.weights.min() < 1 else None  # without weights, a draw takes less time
@@ -193,20 +190,12 @@ class Auto:
         done = (step + 1) / self._total
         if 2 * self._round_steps < step + 1 and done < 1 - self.finish:  # before, there are too few rows; then no transforms
             estimate = self._fits.estimate()
-            if step + 1 == self._trial_steps:
-                self._end_trial(estimate)
+            if self._is_trial and self._trial.is_over(estimate, step + 1):
+                self.safe = judge(self.safe, estimate)
             self._adapt(estimate, done)
-        if step + 1 >= self._trial_steps:  # without a decision, weak transforms are not used
+        if step + 1 >= self._trial.latest:  # without a decision, weak transforms are not used
             self.safe = {name: max(fraction, 0.0) for name, fraction in self.safe.items()}
         self._fits.end_round()
-
-    def _end_trial(self, estimate: Estimate) -> None:
-        """Decide which weak transforms are used: none if the model has learned nothing yet."""
-        above_chance = estimate.fit - estimate.chance
-        for name in self.safe if above_chance > 0 else ():
-            index = NAMES.index(name)
-            most = (estimate.drops[index] + estimate.errors[index]) / above_chance / (1 if find(name).graded else _UNGRADED)
-            self.safe[name] = float(np.clip((_UNSAFE - most) / (_UNSAFE - _SAFE), 0, 1))
 
     def _adapt(self, estimate: Estimate, done: float) -> None:
         """Set the weights and the strength after a round; `done` is a fraction of the run."""
@@ -229,7 +218,7 @@ class Auto:
     def metrics(self) -> dict[str, float]:
         """Return the strength, the mixed fraction, and the weights of drawn transforms; weak ones after the trial."""
         drawn = [name for name, is_drawn in zip(NAMES, self._fits.drawn(), strict=True) if is_drawn]
-        safe = {name: self.safe.get(name, 1.0) for name in drawn if self.safe.get(name) != _UNDECIDED}
+        safe = {name: self.safe.get(name, 1.0) for name in drawn if self.safe.get(name) != UNDECIDED}
         weights = {f"weight_{name}": float(self.weights[NAMES.index(name)]) * fraction for name, fraction in safe.items()}
         mixed = {"mixed": self._mixed} if self.mix is not None else {}
         return {"strength": self._applied_strength, **mixed, **weights}
@@ -275,20 +264,25 @@ class Auto:
         return _READ_EVERY if self._round_steps >= _FEW_STEPS else 1
 
     @property
-    def _trial_steps(self) -> int:
-        """The step at which the trial of the weak transforms ends, with the end of a round."""
-        rounds = min(_TRIAL, _TRIAL_EPOCHS / self.epochs) * self._total / self._round_steps
-        return self._round_steps * max(3, math.ceil(rounds))
+    def _trial(self) -> Trial:
+        """The trial of the weak transforms."""
+        return Trial(self.epochs, self._total, self._round_steps)
 
     @property
     def _strength(self) -> float:
         """The strength of the transforms now, outside the trial."""
-        return self.strength * self.adapted * self.evenness
+        cropped = max([0.0, *(fraction for name, fraction in self.safe.items() if find(name).graded)])
+        return self.strength * self.adapted * self.evenness * (1 - cropped * (1 - self._at(_CROPPED)))
+
+    @property
+    def _is_trial(self) -> bool:
+        """Whether the weak transforms are still tried."""
+        return UNDECIDED in self.safe.values()
 
     @property
     def _applied_strength(self) -> float:
         """The strength of the transforms now."""
-        return min(self._strength, _TRIAL_STRENGTH) if _UNDECIDED in self.safe.values() else self._strength
+        return min(self._strength, _TRIAL_STRENGTH) if self._is_trial else self._strength
 
     @property
     def _mixed(self) -> float:
@@ -296,5 +290,6 @@ class Auto:
         return self._at(_MIXED) * max(self.adapted * self.evenness - 1, 0.0) * min(self.strength, 1.0)
 
     def _at(self, by_epochs: tuple[tuple[float, ...], tuple[float, ...]]) -> float:
-        """Interpolate a value between numbers of epochs."""
-        return float(np.interp(self.epochs, *by_epochs))
+        """Interpolate a value between numbers of epochs, linearly in their logarithm."""
+        epochs, values = by_epochs
+        return float(np.interp(math.log(self.epochs), np.log(epochs), values))

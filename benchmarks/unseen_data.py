@@ -192,8 +192,11 @@ def make_spectrograms(count: int | None = None) -> Data:
     return make_data("spectrograms", draw(), [*SOUNDS], count)
 
 
-def make_packages(count: int | None = None) -> Data:
-    """Return short descriptions of Debian packages; the class is the section. Equal descriptions are kept once."""
+def make_packages(count: int | None = None, tested: int = 2_000) -> Data:
+    """Return short descriptions of Debian packages; the class is the section. Equal descriptions are kept once.
+
+    `count` is the number of train texts, by default all; `tested` is the highest number for validation, and for testing.
+    """
     found: dict[str, tuple[int, str]] = {}
     for paragraph in (find_packages() / "available.txt").read_text(encoding="utf-8").split("\n\n"):
         lines = (line.partition(": ") for line in paragraph.splitlines() if not line.startswith(" "))
@@ -203,7 +206,7 @@ def make_packages(count: int | None = None) -> Data:
             found.setdefault(fields["Description"], (SECTIONS.index(fields["Section"]), source))
     texts, labels = [*found], torch.tensor([label for label, _ in found.values()])
     parts = split_groups([source for _, source in found.values()])
-    train, validation, test = (rows[:limit] for rows, limit in zip(parts, (count, 2_000, 2_000), strict=True))
+    train, validation, test = (rows[:limit] for rows, limit in zip(parts, (count, tested, tested), strict=True))
     of_part = [Documents([texts[row] for row in rows], labels[rows]) for rows in (train, validation, test)]
     return Data("packages", of_part[0], of_part[2], SECTIONS, of_part[1])
 

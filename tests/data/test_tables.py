@@ -45,7 +45,8 @@ def test_new_rows_do_not_change_the_split_of_old_rows(tmp_path):
 def test_a_class_keeps_a_row_in_train(tmp_path_factory, count, salt):
     path = tmp_path_factory.getbasetemp() / "rare.csv"
     write(path, "text,label\n" + "".join(f"text {salt} {i},{i % 2}\n" for i in range(2 * count)) + f"rare {salt},2\n")
-    train, test, classes = read_documents(path)
+    with pytest.warns(UserWarning, match="1 label with only one row: 2"):
+        train, test, classes = read_documents(path)
     assert classes == ("0", "1", "2")
     assert len(test) >= 1
     assert 2 in train.labels
@@ -125,19 +126,24 @@ def test_booleans_and_names_in_brackets_are_classes(tmp_path):
             '{"text": "a", "label": NaN}\n{"text": "b", "label": 1}\n' * 9,
             "line 1: the column 'label' must be text or a finite number",
         ),
-        ("a.csv", "text,label\ngood,1\n ,0\n" + "x,0\ny,1\n" * 9, r"a\.csv, line 3: an empty document"),
+        (
+            "a.csv",
+            "text,label\ngood,1\n ,0\n" + "x,0\ny,1\n" * 9,
+            r"a\.csv: 1 of 20 rows have nothing in the column 'text', lines 3; .* --skip-bad 1",
+        ),
         ("a.csv", "review,label\ngood,1\n", r"line 2: no column 'text' \(it has review, label\).*set text_column to another"),
         ("a.csv", "text,mood\ngood,1\n", r"no column 'label' .*set label_column to another"),
         ("a.csv", "text,label\n" + "".join(f"a{i},b{i}\n" for i in range(20)), r"20 different values in 20 rows, not classes"),
         ("a.csv", "text,label\n" + "a,1\n" * 20, "the labels are 1 different values"),
-        ("a.csv", "text,label\n" + "a,1\nb,\n" * 20, "an empty label"),
+        ("a.csv", "text,label\n" + "a,1\nb,\n" * 20, r"20 of 40 rows .* lines 3, 5, .*, 21, …; .* --skip-bad 20"),
+        ("a.csv", "text,label\ngood,pos\nbad,neg\n", "no row can be held out for testing, because every label is in one row"),
         ("a.csv", "text,label\na,b,1\n", "line 2: more fields than the header has; quote the text"),
         ("a.csv", 'text,label\na,1\n"a,1\n', r"a\.csv, line 3: not CSV"),
         ("a.csv", "text;label\na, b;1\n", r"a\.csv, line 1: its fields are separated by ';', expected ','"),
         ("a.csv", "text,label\n", r"a\.csv: there are no rows to train on"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "a"\n', r"a\.jsonl, line 2: not JSON"),
-        ("a.csv", "text,label\ngood\n", r"line 2: nothing in the column 'label'"),
-        ("a.jsonl", '{"text": "a", "label": null}\n', r"line 1: nothing in the column 'label'"),
+        ("a.csv", "text,label\ngood\n", r"1 of 1 rows have nothing in the column 'label', lines 2"),
+        ("a.jsonl", '{"text": "a", "label": null}\n', r"1 of 1 rows have nothing in the column 'label', lines 1"),
         ("a.jsonl", '{"text": ["a"], "label": 1}\n', r"line 1: the column 'text' must be text, got list"),
         ("a.jsonl", '{"text": "a", "label": [1]}\n', r"line 1: the column 'label' must hold one label, .* got the list \[1\]"),
         ("a.jsonl", '{"text": "a", "label": {"b": 1}}\n', r"line 1: the column 'label' must hold one label, .* got the list"),
@@ -191,3 +197,21 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
         read_documents(path)
     except ValueError as error:
         assert "any.csv" in str(error)  # noqa: PT017
+
+
+def test_bad_rows_are_left_out_on_request(tmp_path):
+    rows = "".join(f"good {i},pos\nbad {i},neg\n" for i in range(20))
+    path = write(tmp_path / "a.csv", "text,label\n" + rows + " ,pos\nfine,\n,\n")
+    with pytest.warns(
+        UserWarning, match=r"2 of 43 rows .*'text', lines 42, 44; 2 of 43 rows .*'label', lines 43, 44; these rows"
+    ):
+        train, test, _ = read_documents(path, skip_bad=3)
+    assert len(train) + len(test) == 40
+    with pytest.raises(ValueError, match="--skip-bad 3"):
+        read_documents(path, skip_bad=2)
+
+
+def test_a_label_with_one_row_is_named(tmp_path):
+    rows = "".join(f"good {i},pos\nbad {i},neg\n" for i in range(20))
+    with pytest.warns(UserWarning, match="1 label with only one row: odd; such a row is trained on, not tested"):
+        read_documents(write(tmp_path / "a.csv", "text,label\n" + rows + "strange,odd\n"))

@@ -63,7 +63,13 @@ Address = Annotated[
 GpusPerRun = Annotated[
     float | None, typer.Option(help="With --engine ray: the part of a GPU that a run gets, e.g. 0.25. Default: 1 on GPUs.")
 ]
-SkipBad = Annotated[int, typer.Option(min=0, help="Tolerate up to N unreadable files in an image folder or in tar shards.")]
+SkipBad = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Tolerate up to N unreadable files in an image folder or in tar shards, or N rows of a table without a text or a label.",
+    ),
+]
 
 Best = Annotated[
     bool,

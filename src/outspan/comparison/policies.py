@@ -91,7 +91,8 @@ def compare(
         address: With Ray, the cluster: "auto" or HOST:PORT. By default Ray is started on this machine, with `jobs` workers.
         gpus_per_run: With Ray on GPUs, the part of a GPU that a run gets, e.g. 0.25 for 4 runs per GPU. The default is 1.
         device: Where to train, as in `outspan.train`, e.g. "cpu" or "cuda:1".
-        skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
+        skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards, or of rows of a table
+            without a text or a label, which are left out.
         watch: Shows progress. Called with the title of each run, e.g. "random, seed 0". It must return a context manager
             that yields the `on_step` callback of this run (see `outspan.train`), or None.
         **keys: Keys of the recipe, e.g. `data="digits"`, `epochs=5`. They override those of `recipe`.

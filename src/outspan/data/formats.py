@@ -27,12 +27,14 @@ class PathFormat:
 
 def _read_texts(name: str, path: Path, options: ReadOptions) -> Data:
     columns = _columns(options)
-    return Data(name, *tables.read_documents(path, text=columns.text, label=columns.label, separator=columns.separator))
+    names = {"text": columns.text, "label": columns.label, "separator": columns.separator}
+    return Data(name, *tables.read_documents(path, **names, skip_bad=options.skip_bad))
 
 
 def _read_whole_table(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Documents:
     columns = _columns(options)
-    return tables.read_table(path, classes, text=columns.text, label=columns.label, separator=columns.separator)
+    names = {"text": columns.text, "label": columns.label, "separator": columns.separator}
+    return tables.read_table(path, classes, **names, skip_bad=options.skip_bad)
 
 
 def _columns(options: ReadOptions) -> Columns:

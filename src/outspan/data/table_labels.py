@@ -2,8 +2,11 @@
 
 import math
 import re
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -60,6 +63,25 @@ class Columns:
         return _NEXT.join(chosen)
 
 
+def drop_bad_rows(path: Path, rows: list[Row], columns: Columns, skip_bad: int) -> list[Row]:
+    """Return the rows that have a text and a label. More than `skip_bad` others raise one error that names them."""
+    no_text = [row for row in rows if not row.content.strip()]
+    no_label = [row for row in rows if not (row.label.strip() or columns.is_multi_label)]
+    bad = {row.where for row in (*no_text, *no_label)}
+    parts = []
+    for column, some in ((columns.text, no_text), (columns.label, no_label)):
+        lines = [row.where.rpartition(" ")[2] for row in some]
+        parts += [
+            f"{len(some):,} of {len(rows):,} rows have nothing in the column {column!r}, lines {show_names(lines)}"
+        ] * bool(some)
+    if len(bad) > skip_bad:
+        how = f"add what is missing, or leave these rows out with --skip-bad {len(bad)}"
+        raise ValueError(f"{path}: {'; '.join(parts)}; {how}")
+    if bad:
+        warnings.warn(f"{path}: {'; '.join(parts)}; these rows are left out", stacklevel=3)
+    return [row for row in rows if row.where not in bad]
+
+
 def find_classes(rows: Sequence[Row], columns: Columns, source: object) -> tuple[str, ...]:
     """Return the classes of the training rows, in order. Refuse a column of free text, of a quantity, or of one value."""
     if not rows:
@@ -87,6 +109,19 @@ def find_classes(rows: Sequence[Row], columns: Columns, source: object) -> tuple
     if all(map(IMAGE.fullmatch, classes)):
         raise ValueError(f"{source}: the labels are images, e.g. {classes[0]}: segmentation masks are not supported")
     return tuple(classes)
+
+
+def check_division(path: Path, train: Sequence[Row], test: Sequence[Row], columns: Columns) -> None:
+    """Refuse a file of which no row can be for testing. Warn of labels that only one row has: they are not tested."""
+    if not test:
+        why = "every label is in one row only" if len(train) > 1 else "it has one row"
+        how = "add rows, or pass a folder with the files train.csv and test.csv"
+        raise ValueError(f"{path}: no row can be held out for testing, because {why}: {how}")
+    counts = Counter(row.label for row in (*train, *test))
+    single = [label for label, count in counts.items() if count == 1 and not columns.is_multi_label]
+    if single:
+        names = f"{len(single)} label{'s' * (len(single) > 1)} with only one row: {show_names(single)}"
+        warnings.warn(f"{path}: {names}; such a row is trained on, not tested", stacklevel=3)
 
 
 def encode_labels(rows: Sequence[Row], classes: tuple[str, ...], columns: Columns) -> Tensor:

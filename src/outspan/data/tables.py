@@ -14,7 +14,17 @@ from pathlib import Path
 from torch import Tensor
 
 from outspan.data.dividing import pick_test_rows
-from outspan.data.table_labels import Columns, Row, as_numbers, encode_labels, find_classes, is_number, show_names
+from outspan.data.table_labels import (
+    Columns,
+    Row,
+    as_numbers,
+    check_division,
+    drop_bad_rows,
+    encode_labels,
+    find_classes,
+    is_number,
+    show_names,
+)
 from outspan.files import Json, check_regular
 from outspan.messages import shown
 from outspan.text.documents import Documents
@@ -34,11 +44,12 @@ def is_text(path: Path) -> bool:
     return is_table(path)
 
 
-def read_documents(path: Path, *, text: str = "text", label: str = "label", separator: str = "") -> Read:
+def read_documents(path: Path, *, text: str = "text", label: str = "label", separator: str = "", skip_bad: int = 0) -> Read:
     """Return train, test and the classes of a table, a folder with a train and a test table, or train/CLASS/*.txt folders.
 
     A table alone is divided: about a fifth of its rows, picked by their texts, is for testing. `text` and `label` are columns.
-    With a `separator`, or several label columns, separated by commas, a text can have several labels.
+    With a `separator`, or several label columns, separated by commas, a text can have several labels. Up to `skip_bad` rows of
+    a table may have no text or no label. They are left out, with a warning.
     """
     columns = Columns(text, label, separator)
     if path.is_dir() and not _has_tables(path):
@@ -46,17 +57,18 @@ def read_documents(path: Path, *, text: str = "text", label: str = "label", sepa
         train, test = (list(_folder_rows(name)) for name in names)
         columns = Columns()
     else:
-        train, test = split_rows(path, columns)
+        train, test = split_rows(path, columns, skip_bad)
     classes, labels = label_rows(path, (train, test), columns)
     return _documents(train, labels[0]), _documents(test, labels[1]), classes
 
 
-def split_rows(path: Path, columns: Columns) -> tuple[list[Row], list[Row]]:
+def split_rows(path: Path, columns: Columns, skip_bad: int = 0) -> tuple[list[Row], list[Row]]:
     """Return the train and test rows of a folder with two tables, or of one table, which is divided."""
     if path.is_dir():
-        train, test = (list(_rows(find_table(path, name) or path / f"{name}.csv", columns)) for name in ("train", "test"))
+        tables = (find_table(path, name) or path / f"{name}.csv" for name in ("train", "test"))
+        train, test = (drop_bad_rows(table, list(_rows(table, columns)), columns, skip_bad) for table in tables)
         return train, test
-    rows = list(_rows(path, columns))
+    rows = drop_bad_rows(path, list(_rows(path, columns)), columns, skip_bad)
     # Sets of labels may all be different, and a class with one row is always trained on.
     groups = ["" if columns.is_multi_label else row.label for row in rows]
     picked = pick_test_rows([row.content for row in rows], groups)
@@ -71,7 +83,11 @@ def label_rows(
     train, test = splits
     if not columns.is_multi_label and all(is_number(row.label) for row in (*train, *test)):
         train, test = as_numbers(train), as_numbers(test)
-    classes = find_classes(train, columns, path)
+    if path.is_dir():
+        classes = find_classes(train, columns, path)
+    else:  # the classes of train are those of the whole file
+        classes = find_classes((*train, *test), columns, path)
+        check_division(path, train, test, columns)
     return classes, (encode_labels(train, classes, columns), encode_labels(test, classes, columns))
 
 
@@ -81,15 +97,21 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(
-    path: Path, classes: tuple[str, ...], *, text: str = "text", label: str = "label", separator: str = ""
+    path: Path,
+    classes: tuple[str, ...],
+    *,
+    text: str = "text",
+    label: str = "label",
+    separator: str = "",
+    skip_bad: int = 0,
 ) -> Documents:
     """Return all texts of a table. Its labels must be among the classes, which need not all occur."""
-    return _documents(*read_rows(path, classes, Columns(text, label, separator)))
+    return _documents(*read_rows(path, classes, Columns(text, label, separator), skip_bad))
 
 
-def read_rows(path: Path, classes: tuple[str, ...], columns: Columns) -> tuple[list[Row], Tensor]:
+def read_rows(path: Path, classes: tuple[str, ...], columns: Columns, skip_bad: int = 0) -> tuple[list[Row], Tensor]:
     """Return all rows of a table and their labels."""
-    rows = list(_rows(path, columns))
+    rows = drop_bad_rows(path, list(_rows(path, columns)), columns, skip_bad)
     if not rows:
         raise ValueError(f"{path}: the table has no rows")
     if not columns.is_multi_label and all(is_number(row.label) for row in rows) and all(map(is_number, classes)):
@@ -98,9 +120,6 @@ def read_rows(path: Path, classes: tuple[str, ...], columns: Columns) -> tuple[l
 
 
 def _documents(rows: Sequence[Row], labels: Tensor) -> Documents:
-    for row in rows:
-        if not row.content.strip():
-            raise ValueError(f"{row.where}: an empty document")
     return Documents([row.content for row in rows], labels)
 
 
@@ -161,16 +180,16 @@ def _rows(path: Path, columns: Columns) -> Iterator[Row]:
                 option = "text_column" if column == text else "label_column"
                 known = show_names(list(row)) or "none"
                 raise ValueError(f"{where}: no column {shown(column)} (it has {known}); set {option} to another")
-            if row[column] is None:
+            if row[column] is None and columns.is_multi_label:
                 raise ValueError(f"{where}: nothing in the column {column!r}")
-        content, value = row[text], row[columns.labels[0]]
+        content, value = ("" if row[column] is None else row[column] for column in (text, columns.labels[0]))
         if not isinstance(content, str):
             raise ValueError(f"{where}: the column {text!r} must be text, got {type(content).__name__}")
         if isinstance(value, list) and columns.separator:
             value = columns.separator.join(map(str, value))
         _check_label(where, columns.label, value)
-        first = value if first is None else first
-        if isinstance(value, bool) != isinstance(first, bool):
+        first = value if first in (None, "") else first
+        if value != "" and isinstance(value, bool) != isinstance(first, bool):
             both = f"got {shown(value)}, and {shown(first)} in the first row"
             raise ValueError(f"{where}: the labels must be true and false in every row, or in none, {both}")
         try:

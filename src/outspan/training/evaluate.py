@@ -195,7 +195,8 @@ def evaluate(
         splits: An `outspan.data.sets.Data`, used instead of data that is read. Its test split is used.
         device: Where to compute. By default a GPU if there is one, otherwise the CPU. Afterwards the model of a loaded run is
             where it was before.
-        skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
+        skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards, or of rows of a table
+            without a text or a label, which are left out.
         on_batch: Called after each batch with the number of samples done and the total number.
 
     Returns:

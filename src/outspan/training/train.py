@@ -64,7 +64,8 @@ def train(
         workers: Number of processes that read image files. By default one per core, at most 8. 0: read in this process.
         track: What else gets the metrics of each epoch: "tensorboard", "wandb" (Weights & Biases), a function that takes an
             `EpochReport`, or a list of these. About ten times in a run it also gets images before and after augmentation.
-        skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards.
+        skip_bad: Tolerate up to this number of unreadable files in an image folder or in tar shards, or of rows of a table
+            without a text or a label, which are left out.
         save_every: Seconds between checkpoints, or more if saving would take over 5 % of the time. 0: save after every step.
         on_begin: Called with a description of the run before its first step, in every process.
         on_step: Called with a `Progress` after every step. If any process returns True, the run saves and raises `Stopped`.

@@ -18,18 +18,16 @@ A row is written after each run. Rows of the files `--done` and `--out` are not 
 
 import argparse
 import json
-import os
 import statistics
 import time
 import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
-
-os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # this process must not start CUDA: its children are forks
 
 import torch
 from machine import machine, wait
@@ -38,7 +36,6 @@ from text_sets import read_set
 from outspan.config import Recipe, default_recipe
 from outspan.data.dataset import Data
 from outspan.files import write_json
-from outspan.text.models import load_classifier
 from outspan.training.logits import accuracy
 from outspan.training.run import Run
 from outspan.training.setup import Options, build_setup
@@ -77,7 +74,7 @@ SETTINGS = {
     "sentences": Setting(128, 64, (5e-5, 1e-4, 2e-4, 4e-4), (1, 2, 4)),
     "imdb": Setting(512, 64, (5e-5, 1e-4, 2e-4), (2, 3), OPERATIONS[:4]),
 }
-_data: list[Data] = []  # tokenized, shared with the children
+_data: list[Data] = []  # tokenized
 
 
 def tokenize(data: Data, setting: Setting, model: Path) -> Data:
@@ -217,16 +214,17 @@ def is_done(task: Row, rows: list[Row]) -> bool:
     return any(all(row.get(key) == value for key, value in task.items()) for row in rows)
 
 
+def read_data(payload: Path, name: str, model: Path) -> None:
+    """Read and tokenize a set, for the runs of this process."""
+    torch.set_num_threads(1)
+    _data[:] = [tokenize(read_set(payload / f"{name}.json.bz2"), SETTINGS[name], model)]
+
+
 def study(name: str, stored: dict[str, Any], options: argparse.Namespace, end: float) -> bool:
     """Do what is missing for a set. Return whether it is complete."""
     model = (options.payload / "model").resolve()
-    torch.set_num_threads(1)
-    os.environ["TOKENIZERS_PARALLELISM"] = "true"
-    _data[:] = [tokenize(read_set(options.payload / f"{name}.json.bz2"), SETTINGS[name], model)]
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the threads of this process do not exist in its children
-    load_classifier(str(model), 2, SETTINGS[name].length)  # its modules are imported once, for all children
-    print(f"{name}: tokenized, {end - time.time():.0f} s left", flush=True)
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
+    prepare = partial(read_data, options.payload, name, model)
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"), initializer=prepare) as pool:
         return run_stages(name, model, stored, options, end, pool)
 
 

@@ -42,8 +42,8 @@ def test_an_unsupported_instruction_set_is_refused():
 def test_integer_blends_equal_float_blends(name):
     """For factors close to fractions with small denominators, products are close to integers."""
     low, high = TRANSFORMS[name].levels
-    denominators = [1, 2, 3, 7, 16, 85, 128, 251, 255]
-    factors = [p / q for q in denominators for p in {0, 1, q // 2, q - 1, q, q + 1, 2 * q - 1}]
+    denominators = [1, 2, 3, 7, 16, 85, 100, 128, 251, 255]
+    factors = [p / q for q in denominators for p in {0, 1, q // 2, q - 1, q, q + 1, 5 * q // 4, 2 * q - 1}]
     levels = torch.tensor([(factor - TRANSFORMS[name].rest) / TRANSFORMS[name].span for factor in factors])
     levels = torch.cat([levels, levels.nextafter(torch.tensor(9.0)), levels.nextafter(torch.tensor(-9.0))])
     levels = levels[(levels >= low) & (levels <= high)].unsqueeze(1).tolist()

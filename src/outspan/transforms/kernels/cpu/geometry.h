@@ -9,66 +9,67 @@ inline __mmask64 columns_within(int start, int low, int high) {
     };
     return below(high) & ~below(low);
 }
+
+// The last block of 64 columns begins where it ends with the row: a store of a part of a block that is not in the cache is
+// several times slower than a store of all of it. Only images that are narrower have blocks of fewer columns.
+inline int block_start(int x, int width) { return x + 64 <= width || width < 64 ? x : width - 64; }
+
+inline void store_block(uint8_t *out, __m512i pixels, int columns) {
+    if (columns == 64) _mm512_storeu_si512(out, pixels);
+    else _mm512_mask_storeu_epi8(out, columns_within(0, 0, columns), pixels);
+}
 #endif
 
-// Copies row `row` of every channel to row `y`, moved by `shift` (out[x] = in[x + shift]), black where it comes from
-// outside; a row outside is black.
-inline void shift_row(const uint8_t *in, uint8_t *out, const Shape &shape, int row, int y, int shift) {
-    const int width = shape.width;
-    const bool seen = uint32_t(row) < uint32_t(shape.height);
+// Writes one row, moved by `shift` (out[x] = in[x + shift]), black where it comes from outside. `in` is null for a row
+// outside, which is black. Callers take one channel after another: in the order of the memory this is twice as fast.
+inline void shift_row(const uint8_t *in, uint8_t *out, int width, int shift) {
     const int from = shift < 0 ? (-shift < width ? -shift : width) : 0;
-    const int until = !seen ? 0 : shift > 0 ? (width - shift > 0 ? width - shift : 0) : width;
-    in += int64_t(row) * width, out += int64_t(y) * width;
-#ifdef OUTSPAN_AVX512
-    for (int x = 0; x < width; x += 64) {
-        const __mmask64 read = columns_within(x, from, until), written = columns_within(x, 0, width);
-        for (int c = 0; c < shape.channels; ++c)
-            _mm512_mask_storeu_epi8(out + c * shape.plane() + x, written,
-                                    _mm512_maskz_loadu_epi8(read, in + c * shape.plane() + x + shift));
+    const int until = !in ? 0 : shift > 0 ? (width - shift > 0 ? width - shift : 0) : width;
+    if (from >= until) {
+        std::memset(out, 0, size_t(width));
+        return;
     }
-#else
-    for (int c = 0; c < shape.channels; ++c, in += shape.plane(), out += shape.plane()) {
-        if (from >= until) {
-            std::memset(out, 0, size_t(width));
-            continue;
-        }
-        std::memset(out, 0, size_t(from));
-        std::memcpy(out + from, in + from + shift, size_t(until - from));
-        std::memset(out + until, 0, size_t(width - until));
-    }
-#endif
+    if (from) std::memset(out, 0, size_t(from));
+    std::memcpy(out + from, in + from + shift, size_t(until - from));
+    if (until < width) std::memset(out + until, 0, size_t(width - until));
 }
 
 inline bool inside(int position, int size) { return uint32_t(position) < uint32_t(size); }
 
+inline int coordinate(double position) { return position < 0.0 ? -1 : int(position); }
+
+// Any map, in doubles: the positions from the first on, each the sum of those before it.
+void walk(const double a[6], const uint8_t *in, uint8_t *out, const Shape &shape, double x_row, double y_row) {
+    for (int y = 0; y < shape.height; ++y, x_row += a[1], y_row += a[4]) {
+        double xx = x_row, yy = y_row;
+        for (int x = 0; x < shape.width; ++x, xx += a[0], yy += a[3]) {
+            const int column = coordinate(xx), row = coordinate(yy);
+            const bool seen = inside(column, shape.width) && inside(row, shape.height);
+            for (int c = 0; c < shape.channels; ++c)
+                out[c * shape.plane() + int64_t(y) * shape.width + x] =
+                    seen ? in[c * shape.plane() + int64_t(row) * shape.width + column] : 0;
+        }
+    }
+}
+
 // Both off-diagonals 0: Pillow walks the positions in doubles, c + 0.5, then += 1.0, truncated.
 void translate(const double a[6], const uint8_t *in, uint8_t *out, const Shape &shape) {
-    auto coordinate = [](double v) { return v < 0.0 ? -1 : int(v); };
     const int width = shape.width, height = shape.height;
     double x_in = a[2] + 0.5;
     int shift = width;  // nothing visible, until a column is
-    bool constant = true, seen = false;
+    bool seen = false;
     for (int x = 0; x < width; ++x, x_in += 1.0) {
         const int from = coordinate(x_in);
         if (!inside(from, width)) continue;
-        if (seen && from - x != shift) constant = false;
-        if (!seen) shift = from - x;
-        seen = true;
-    }
-    double y_in = a[5] + 0.5;
-    for (int y = 0; y < height; ++y, y_in += 1.0) {
-        const int row = coordinate(y_in);
-        shift_row(in, out, shape, row, y, shift);
-        if (constant || !inside(row, height)) continue;
         // The sum rounded up to an integer on the way: a column is skipped or doubled there.
-        for (int c = 0; c < shape.channels; ++c) {
-            const uint8_t *from = in + c * shape.plane() + int64_t(row) * width;
-            uint8_t *to = out + c * shape.plane() + int64_t(y) * width;
-            double position = a[2] + 0.5;
-            for (int x = 0; x < width; ++x, position += 1.0) {
-                const int column = coordinate(position);
-                to[x] = inside(column, width) ? from[column] : 0;
-            }
+        if (seen && from - x != shift) return walk(a, in, out, shape, a[2] + 0.5, a[5] + 0.5);
+        shift = from - x, seen = true;
+    }
+    for (int c = 0; c < shape.channels; ++c, in += shape.plane()) {
+        double y_in = a[5] + 0.5;
+        for (int y = 0; y < height; ++y, y_in += 1.0, out += width) {
+            const int row = coordinate(y_in);
+            shift_row(inside(row, height) ? in + int64_t(row) * width : nullptr, out, width, shift);
         }
     }
 }
@@ -78,19 +79,24 @@ struct Fixed {
     int32_t a0, a1, a2, a3, a4, a5;
 };
 
-void shear_rows(Fixed a, const uint8_t *in, uint8_t *out, const Shape &shape) {
-    for (int y = 0; y < shape.height; ++y, a.a2 += a.a1, a.a5 += a.a4)
-        shift_row(in, out, shape, a.a5 >> 16, y, a.a2 >> 16);
+void shear_rows(const Fixed &a, const uint8_t *in, uint8_t *out, const Shape &shape) {
+    for (int c = 0; c < shape.channels; ++c, in += shape.plane()) {
+        int32_t x_in = a.a2, y_in = a.a5;
+        for (int y = 0; y < shape.height; ++y, x_in += a.a1, y_in += a.a4, out += shape.width) {
+            const bool seen = inside(y_in >> 16, shape.height);
+            shift_row(seen ? in + int64_t(y_in >> 16) * shape.width : nullptr, out, shape.width, x_in >> 16);
+        }
+    }
 }
 
 // Column x moves by (a5 + x * a3) >> 16 rows.
 #ifdef OUTSPAN_AVX512
 template <int channels>
 void shear_columns(const Fixed &a, const uint8_t *in, uint8_t *out, const Shape &shape) {
-    const int width = shape.width, height = shape.height;
+    const int width = shape.width, height = shape.height, columns = width < 64 ? width : 64;
     const int64_t plane = shape.plane();
-    for (int x = 0; x < width; x += 64) {
-        const int columns = width - x < 64 ? width - x : 64;
+    for (int start = 0; start < width; start += 64) {
+        const int x = block_start(start, width);
         int moves[64], runs = 0;  // runs of columns that move alike; their moves rise or fall throughout
         __mmask64 masks[64];
         for (int i = 0; i < columns; ++i) {
@@ -98,7 +104,6 @@ void shear_columns(const Fixed &a, const uint8_t *in, uint8_t *out, const Shape 
             if (!runs || moves[runs - 1] != move) moves[runs] = move, masks[runs++] = 0;
             masks[runs - 1] |= 1ull << i;
         }
-        const __mmask64 written = columns_within(0, 0, columns);
         for (int y = 0; y < height; ++y) {
             int first = 0, last = runs;
             while (first < last && !inside(y + moves[first], height)) ++first;
@@ -109,8 +114,7 @@ void shear_columns(const Fixed &a, const uint8_t *in, uint8_t *out, const Shape 
                 for (int c = 0; c < channels; ++c)
                     pixels[c] = _mm512_mask_loadu_epi8(pixels[c], masks[run], line + c * plane);
             }
-            for (int c = 0; c < channels; ++c)
-                _mm512_mask_storeu_epi8(out + c * plane + int64_t(y) * width + x, written, pixels[c]);
+            for (int c = 0; c < channels; ++c) store_block(out + c * plane + int64_t(y) * width + x, pixels[c], columns);
         }
     }
 }
@@ -130,39 +134,44 @@ void shear_columns(const Fixed &a, const uint8_t *in, uint8_t *out, const Shape 
 #endif
 
 #ifdef OUTSPAN_AVX512
-// The high halves of 64 positions first, first + step, …, as bytes relative to `origin`.
-inline __m512i bytes_of_positions(int32_t first, int32_t step, int32_t origin) {
-    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512i position = _mm512_add_epi32(_mm512_set1_epi32(int32_t(uint32_t(first) - (uint32_t(origin) << 16))),
-                                        _mm512_mullo_epi32(lanes, _mm512_set1_epi32(step)));
-    const __m512i stride = _mm512_set1_epi32(int32_t(uint32_t(step) * 16u));
-    __m512i out = _mm512_castsi128_si512(_mm512_cvtepi32_epi8(_mm512_srai_epi32(position, 16)));
-    position = _mm512_add_epi32(position, stride);
-    out = _mm512_inserti32x4(out, _mm512_cvtepi32_epi8(_mm512_srai_epi32(position, 16)), 1);
-    position = _mm512_add_epi32(position, stride);
-    out = _mm512_inserti32x4(out, _mm512_cvtepi32_epi8(_mm512_srai_epi32(position, 16)), 2);
-    position = _mm512_add_epi32(position, stride);
-    return _mm512_inserti32x4(out, _mm512_cvtepi32_epi8(_mm512_srai_epi32(position, 16)), 3);
-}
+// The first 64 multiples of a step, in halves.
+struct Multiples {
+    explicit Multiples(int32_t step) {
+        for (int i = 0; i < 64; ++i) low[i] = uint16_t(i * step), high[i] = uint16_t((i * step) >> 16);
+    }
+    // The high halves of 64 positions first, first + step, …, as bytes relative to `origin`.
+    __m512i positions(int32_t first, int32_t origin) const {
+        const __m512i fraction = _mm512_set1_epi16(int16_t(first)), one = _mm512_set1_epi16(1);
+        auto carried = [&](int at) {
+            const __m512i lows = _mm512_load_si512(low + at), highs = _mm512_load_si512(high + at);
+            const __mmask32 carry = _mm512_cmplt_epu16_mask(_mm512_add_epi16(lows, fraction), lows);
+            return _mm512_mask_add_epi16(highs, carry, highs, one);
+        };
+        const __m512i bytes = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(carried(0))),
+                                                 _mm512_cvtepi16_epi8(carried(32)), 1);
+        return _mm512_add_epi8(bytes, _mm512_set1_epi8(char((first >> 16) - origin)));
+    }
+    alignas(64) uint16_t low[64], high[64];
+};
 
 // Steps along a row of at most one pixel: 64 neighbours come from a window of 64 columns, so each source row they
 // touch is one load and one byte permutation. Several times faster than gathers.
 template <int channels>
 void affine_fixed(Fixed a, const uint8_t *in, uint8_t *out, const Shape &shape) {
-    const int width = shape.width, height = shape.height;
+    const int width = shape.width, height = shape.height, count = width < 64 ? width : 64;
     const int64_t plane = shape.plane();
+    const Multiples across(a.a0), down(a.a3);
     for (int y = 0; y < height; ++y, a.a2 += a.a1, a.a5 += a.a4)
-        for (int x = 0; x < width; x += 64) {
-            const int last = (width - x < 64 ? width - x : 64) - 1;
+        for (int start = 0; start < width; start += 64) {
+            const int x = block_start(start, width), last = count - 1;
             const int32_t xx = int32_t(a.a2 + int64_t(x) * a.a0), yy = int32_t(a.a5 + int64_t(x) * a.a3);
             const int x_first = xx >> 16, x_last = int((xx + int64_t(last) * a.a0) >> 16);
             const int y_first = yy >> 16, y_last = int((yy + int64_t(last) * a.a3) >> 16);
             const int left = x_first < x_last ? x_first : x_last;
             const int top = y_first < y_last ? y_first : y_last, bottom = y_first < y_last ? y_last : y_first;
-            const __m512i columns = bytes_of_positions(xx, a.a0, left), rows = bytes_of_positions(yy, a.a3, top);
+            const __m512i columns = across.positions(xx, left), rows = down.positions(yy, top);
             const __mmask64 readable = columns_within(left, 0, width);
             const int from = top > 0 ? top : 0, until = bottom < height - 1 ? bottom : height - 1;
-            const __mmask64 written = last == 63 ? ~0ull : (1ull << (last + 1)) - 1;
             uint8_t *to = out + int64_t(y) * width + x;
             const uint8_t *window = in + left;
             __m512i pixels[channels] = {};
@@ -173,7 +182,7 @@ void affine_fixed(Fixed a, const uint8_t *in, uint8_t *out, const Shape &shape) 
                     pixels[c] = _mm512_mask_permutexvar_epi8(pixels[c], here, columns,
                                                              _mm512_maskz_loadu_epi8(readable, line + c * plane));
             }
-            for (int c = 0; c < channels; ++c) _mm512_mask_storeu_epi8(to + c * plane, written, pixels[c]);
+            for (int c = 0; c < channels; ++c) store_block(to + c * plane, pixels[c], count);
         }
 }
 #else
@@ -193,22 +202,6 @@ void affine_fixed(Fixed a, const uint8_t *in, uint8_t *out, const Shape &shape) 
 }
 #endif
 
-// Images whose positions leave 16.16 fixed point (a side near 32,768): Pillow walks in doubles.
-void affine_double(const double a[6], const uint8_t *in, uint8_t *out, const Shape &shape) {
-    auto coordinate = [](double v) { return v < 0.0 ? -1 : int(v); };
-    double x_row = a[2] + a[1] * 0.5 + a[0] * 0.5, y_row = a[5] + a[4] * 0.5 + a[3] * 0.5;
-    for (int y = 0; y < shape.height; ++y, x_row += a[1], y_row += a[4]) {
-        double xx = x_row, yy = y_row;
-        for (int x = 0; x < shape.width; ++x, xx += a[0], yy += a[3]) {
-            const int column = coordinate(xx), row = coordinate(yy);
-            const bool seen = inside(column, shape.width) && inside(row, shape.height);
-            for (int c = 0; c < shape.channels; ++c)
-                out[c * shape.plane() + int64_t(y) * shape.width + x] =
-                    seen ? in[c * shape.plane() + int64_t(row) * shape.width + column] : 0;
-        }
-    }
-}
-
 void affine(const double a[6], const uint8_t *in, uint8_t *out, const Shape &shape) {
     if (a[1] == 0 && a[3] == 0) return translate(a, in, out, shape);
     auto fits = [&a](int x, int y) {
@@ -216,7 +209,10 @@ void affine(const double a[6], const uint8_t *in, uint8_t *out, const Shape &sha
     };
     const int w = shape.width, h = shape.height;
     // Pillow asks for the corners alone; the strips by shifted rows and by gathers hold for the same range.
-    if (!fits(0, 0) || !fits(w, h) || !fits(0, h) || !fits(w, 0)) return affine_double(a, in, out, shape);
+    if (!fits(0, 0) || !fits(w, h) || !fits(0, h) || !fits(w, 0)) {
+        const double x = a[2] + a[1] * 0.5 + a[0] * 0.5, y = a[5] + a[4] * 0.5 + a[3] * 0.5;
+        return walk(a, in, out, shape, x, y);
+    }
     auto fix = [](double v) { return int32_t(std::floor(v * 65536.0 + 0.5)); };
     const Fixed fixed = {fix(a[0]), fix(a[1]), fix(a[2] + a[0] * 0.5 + a[1] * 0.5),
                          fix(a[3]), fix(a[4]), fix(a[5] + a[3] * 0.5 + a[4] * 0.5)};
@@ -317,15 +313,12 @@ void random_crop(const uint8_t *in, uint8_t *out, const Shape &shape, double pad
         return int(position * (2 * pad + 1)) - pad;
     };
     const int dx = offset(place[0], shape.width), dy = offset(place[1], shape.height), width = shape.width;
-    for (int y = 0; y < shape.height; ++y) {
-        const int row = reflect(y + dy, shape.height);
-        shift_row(in, out, shape, row, y, dx);
-        for (int c = 0; c < shape.channels; ++c) {
-            const uint8_t *from = in + c * shape.plane() + int64_t(row) * width;
-            uint8_t *to = out + c * shape.plane() + int64_t(y) * width;
-            for (int x = 0; x < -dx && x < width; ++x) to[x] = from[reflect(x + dx, width)];
+    for (int c = 0; c < shape.channels; ++c, in += shape.plane())
+        for (int y = 0; y < shape.height; ++y, out += width) {
+            const uint8_t *from = in + int64_t(reflect(y + dy, shape.height)) * width;
+            shift_row(from, out, width, dx);
+            for (int x = 0; x < -dx && x < width; ++x) out[x] = from[reflect(x + dx, width)];
             for (int x = dx > 0 ? (width - dx > 0 ? width - dx : 0) : width; x < width; ++x)
-                to[x] = from[reflect(x + dx, width)];
+                out[x] = from[reflect(x + dx, width)];
         }
-    }
 }

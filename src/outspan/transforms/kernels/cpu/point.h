@@ -48,40 +48,46 @@ void brightness_or_contrast(const uint8_t *in, uint8_t *out, const Shape &shape,
 }
 
 // A blend in 16-bit integers that is proved, for this alpha, to give what the float formula gives:
-// a + whole * d + ((d * fraction) >> 16) with d = b - a. `exact` is false where no such fraction exists.
+// a + whole * d + ((d * fraction + bias) >> 16) with d = b - a. `exact` is false where there is no such line.
 struct Blend {
     float alpha;
     int16_t whole, fraction;
+    uint16_t bias;
     bool exact;
 };
 
-inline bool blend_agrees(float alpha, int whole, int fraction) {
-    int wrong = 0;
+// Finds the bias with which a fraction gives floor(alpha * d) for every d: each d bounds it from below and from above.
+inline bool find_bias(Blend &blend) {
+    int low = 0, high = 65535, carries = 0;
     for (int d = -255; d <= 255; ++d) {
-        const float product = alpha * float(d);
+        const float product = blend.alpha * float(d);
         const int truncated = int(product);
         const int floored = truncated - (product < float(truncated));
-        // Adding an integer below 512 rounds to a multiple of 2^-15, so a remainder this close to one
-        // could carry; those alphas take the float path.
-        wrong |= (product - float(floored) > 1.0f - 1.0f / 16384) | (floored != whole * d + ((d * fraction) >> 16));
+        const int least = (floored - blend.whole * d) * 65536 - d * blend.fraction;
+        low = least > low ? least : low;
+        high = least + 65535 < high ? least + 65535 : high;
+        // Adding an integer below 512 rounds to a multiple of 2^-15, so a remainder this close to one could carry.
+        carries |= product - float(floored) > 1.0f - 1.0f / 16384;
     }
-    return !wrong;
+    blend.bias = uint16_t(low);
+    return low <= high && !carries;
 }
 
 Blend make_blend(float alpha) {
     const int whole = int(alpha + 0.5f);
-    const double scaled = (double(alpha) - whole) * 65536.0;
-    const int below = int(std::floor(scaled));
-    for (int fraction = below; fraction <= below + 1; ++fraction)
-        if (-32768 <= fraction && fraction <= 32767 && blend_agrees(alpha, whole, fraction))
-            return {alpha, int16_t(whole), int16_t(fraction), true};
-    return {alpha, 0, 0, false};
+    const int below = int(std::floor((double(alpha) - whole) * 65536.0));
+    for (int fraction = below; fraction <= below + 1; ++fraction) {
+        Blend blend = {alpha, int16_t(whole), int16_t(fraction), 0, true};
+        if (-32768 <= fraction && fraction <= 32767 && find_bias(blend)) return blend;
+    }
+    return {alpha, 0, 0, 0, false};
 }
 
 inline uint8_t blend_fixed(int16_t a, int16_t b, const Blend &blend) {
     const int16_t d = int16_t(b - a);
-    const int16_t high = int16_t((int32_t(d) * int32_t(blend.fraction)) >> 16);
-    const int16_t value = int16_t(a + blend.whole * d + high);
+    const uint16_t low = uint16_t(d * blend.fraction), high = uint16_t((int32_t(d) * int32_t(blend.fraction)) >> 16);
+    const uint16_t carry = uint16_t(low + blend.bias) < low;
+    const int16_t value = int16_t(a + blend.whole * d + high + carry);
     return uint8_t(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 

@@ -79,6 +79,10 @@ const uint8_t *run(const uint8_t *in, uint8_t *out, const Step *steps, int count
                    uint8_t *scratch) {
     const int64_t stride = shape.bytes() + 64;
     if (!count && out) return static_cast<uint8_t *>(std::memcpy(out, in, size_t(shape.bytes())));
+    // A batch is larger than the caches, and these do not read it in order. Copying an image into the cache first takes a
+    // tenth of the time that they would wait.
+    if (count && (steps[0].op == Op::rotate || steps[0].op == Op::shear_y))
+        in = static_cast<uint8_t *>(std::memcpy(scratch + 64, in, size_t(shape.bytes())));
     for (int i = 0; i < count; ++i) {
         uint8_t *to = i == count - 1 && out ? out : scratch + (1 + (i & 1)) * stride;
         apply_step(steps[i], in, to, shape, fill, scratch);

@@ -296,6 +296,34 @@ def test_wrong_policies_and_batches_are_refused(tmp_path, unchecked):
         AugmentedTrainer(Model(), args, train_dataset=other, policy=plain()).train()
 
 
+def test_data_that_does_not_fit_is_refused_before_training(tmp_path, unchecked, tiny_model):
+    class Split(list):  # like a split of datasets
+        column_names, format = ("image", "label"), {"type": None}
+
+    def build(data, policy, model=None, **options):
+        return AugmentedTrainer(model or Model(), arguments(tmp_path), train_dataset=data, policy=policy, **options)
+
+    split = Split([{"image": image, "label": 0} for image in IMAGES])
+    with pytest.raises(
+        ValueError, match=r"no column 'pixel_values' \(columns: image, label\): pass data_collator=ImageCollator"
+    ):
+        build(split, plain())
+    with pytest.raises(ValueError, match="train_dataset must be one split, got dict of train, test: pass one of them"):
+        build({"train": split, "test": split}, plain())
+    grey = outspan.Plain(outspan.natural(), classes=5, preprocess=outspan.Normalize((0.5,), (0.5,)))
+    with pytest.raises(
+        ValueError, match=r"must have 3 means.*, got 1: pass ImageCollator\(size, channels=1\), or .* with 3 means"
+    ):
+        build(split, grey, data_collator=ImageCollator((8, 8)))
+    assert build(split, grey, data_collator=ImageCollator((8, 8), channels=1)).policy is grey
+
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tiny_model)
+    texts = tokenize({"text": ["a"], "label": [0]}, transformers.AutoTokenizer.from_pretrained(tiny_model), length=16)
+    words = outspan.Plain(outspan.uniform(1, transforms=("switchout",)), classes=2)
+    with pytest.raises(ValueError, match=r"needs a preprocess.* pass Plain\(..., preprocess=outspan.text.PadTokens\(\)\)"):
+        build(texts, words, model)
+
+
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "outspan.integrations.transformers")

@@ -11,6 +11,7 @@ from outspan.integrations.collators import ImageCollator, TokenizedTexts
 from outspan.integrations.policies import check_policy, policy_state, restore_policy
 from outspan.models.outputs import read_logits
 from outspan.policies.protocols import LearningPolicy, Policy
+from outspan.text.executor import PadTokens
 from outspan.transforms.normalize import DEFAULT_PREPROCESS
 
 try:
@@ -48,6 +49,7 @@ class Augmenting(_TRAINER):
             self.compute_loss_func = self._compute_loss
         if isinstance(self.data_collator, ImageCollator):
             self.args.remove_unused_columns = False  # the trainer would remove the images, which no model takes
+        _check_data(self.train_dataset, self.data_collator, policy, _main_input(self.model))
         smoothing = getattr(policy, "label_smoothing", None)
         if smoothing not in (None, self.args.label_smoothing_factor):
             problem = f"the policy's label_smoothing must be that of the losses, {self.args.label_smoothing_factor:g}"
@@ -145,6 +147,33 @@ class AugmentedTrainer(Augmenting, Trainer):
         policy = outspan.Plain(outspan.natural(), classes=10, preprocess=normalize)
         trainer = AugmentedTrainer(model, args, train_dataset=data, data_collator=ImageCollator((224, 224)), policy=policy)
     """
+
+
+def _check_data(data: Any, collator: Any, policy: Any, name: str) -> None:
+    """Refuse data that cannot become batches for this policy and a model that takes `name`."""
+    if isinstance(data, Mapping):
+        splits = ", ".join(map(str, data)) or "none"
+        raise ValueError(f"train_dataset must be one split, got {type(data).__name__} of {splits}: pass one of them")
+    preprocess = getattr(policy, "preprocess", PadTokens())
+    if isinstance(data, TokenizedTexts) and preprocess is None:
+        how = f"{type(policy).__name__}(..., preprocess=outspan.text.PadTokens())"
+        raise ValueError(f"a policy for texts needs a preprocess, which adds the padding, and got none: pass {how}")
+    if isinstance(collator, ImageCollator):
+        channels = len(getattr(preprocess, "mean", ())) or collator.channels
+        if channels != collator.channels:
+            how = f"pass ImageCollator(size, channels={channels}), or a preprocess with {collator.channels} means"
+            problem = f"the policy's preprocess must have {collator.channels} means, one per channel of the images"
+            raise ValueError(f"{problem}, got {channels}: {how}")
+    columns, format = getattr(data, "column_names", None), getattr(data, "format", None)
+    makes_columns = isinstance(format, Mapping) and format.get("type") == "custom"  # by a function of the user
+    if name == "pixel_values" and columns is not None and name not in columns and not makes_columns and _is_default(collator):
+        how = "pass data_collator=ImageCollator((224, 224)), which reads a column of images"
+        raise ValueError(f"train_dataset has no column {name!r} (columns: {', '.join(columns)}): {how}")
+
+
+def _is_default(collator: object) -> bool:
+    home = getattr(collator, "__module__", "") or type(collator).__module__
+    return home.startswith("transformers.")
 
 
 def _main_input(model: Any) -> str:

@@ -1,5 +1,6 @@
 """Training in several ranks: the same result as in one process, exact resuming, and failures that stop all ranks."""
 
+import copy
 import csv
 import os
 import re
@@ -12,13 +13,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import outspan
 import ranks
 from made import make_folder
 from outspan.training import RankFailed, checkpoint, waiting
-from outspan.training.distributed import Ranks, check_divides, check_same_start
+from outspan.training.distributed import RankLearner, Ranks, check_divides, check_same_start
 from outspan.training.provenance import DataProvenance, Environment, Provenance
+from outspan.training.step import Learner
 from outspan.training.sync_batchnorm import synchronize
 from ranks import Alone, Apart, Broken, Command, Elsewhere, Slow, StopAt, Train
 from reviews import make_reviews
@@ -101,6 +104,35 @@ def test_other_precisions_are_those_of_one_process(precision, tmp_path, one_thre
     assert several.metadata["recipe"]["precision"] == precision
     for before, after in zip(alone.metadata["metrics"], several.metadata["metrics"], strict=True):
         assert after["train_loss"] == pytest.approx(before["train_loss"], rel=0.02)
+
+
+class TwoEqual(Ranks):
+    """Rank 0 of two that compute the same."""
+
+    def all_reduce(self, values, *, largest=False):
+        values.mul_(2)
+
+
+def test_reduced_gradients_have_the_layout_of_the_backward_pass():
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 5))
+    network.to(memory_format=torch.channels_last)
+    plain = copy.deepcopy(network)
+    alone, rank = Learner(plain, 0.0, graphs=False), RankLearner(Learner(network, 0.0, graphs=False), TwoEqual(0, 2), 1)
+    for frozen, size in ((False, 8), (True, 8), (False, 4), (False, 10), (False, 8)):  # the size of the batch changes, too
+        for model in (network, plain):
+            model[0].requires_grad_(not frozen)
+        if frozen:
+            rank.forget()
+        images, targets = torch.randn(size // 2, 3, 4, 4), torch.rand(size, 5).softmax(1)
+        losses = rank(images, targets)
+        assert torch.equal(losses[: size // 2], 2 * alone(images, targets[: size // 2]))
+        assert not losses[size // 2 :].any()
+        for own, expected in zip(network.parameters(), plain.parameters(), strict=True):
+            assert (own.grad is None) == (expected.grad is None)
+            if own.grad is not None:
+                assert torch.equal(own.grad, expected.grad)
+                assert own.grad.stride() == expected.grad.stride()
+        assert all(torch.equal(one, other) for one, other in zip(network.buffers(), plain.buffers(), strict=True))
 
 
 @pytest.mark.slow

@@ -167,10 +167,12 @@ class RankLearner:
     def __init__(self, learner: Learner, ranks: Ranks, count: int) -> None:
         self.learner, self.ranks, self.count, self.model = learner, ranks, count, learner.model
         self.statistics = [tensor for module in learner.model.modules() for tensor in _running_statistics(module)]
+        self.buffer: Tensor | None = None  # what is reduced, kept for the next step
 
     def forget(self) -> None:
         """Forget recorded graphs, because other parameters train from now on."""
         self.learner.forget()
+        self.buffer = None
 
     def __call__(self, inputs: Tensor, *whole: Tensor) -> Tensor:
         size = len(whole[0]) // self.count
@@ -184,15 +186,26 @@ class RankLearner:
     def _reduce(self, losses: Tensor, fraction: float) -> None:
         """Replace gradients and statistics by their means, weighted by rows, and the losses by those of all ranks.
 
-        All are in one tensor in a fixed order, so that the sums have the same bits in every start.
+        All are copied to one tensor in a fixed order, so that the sums have the same bits in every start. The gradients of the
+        parameters are then parts of this tensor, which saves the copy back.
         """
-        gradients = [p.grad for p in self.learner.parameters if p.grad is not None]
-        parts = [_in_memory_order(tensor) for tensor in [*gradients, *self.statistics]] + [losses]
-        flat = torch.cat(parts)
-        scaled = flat[: len(flat) - len(losses)]
-        scaled.mul_(fraction) if fraction else scaled.zero_()  # 0 * NaN would be NaN
+        trained = [(p, p.grad) for p in self.learner.parameters if p.grad is not None]
+        others = [*self.statistics, losses]
+        parts = [_in_memory_order(tensor) for tensor in [*(gradient for _, gradient in trained), *others]]
+        size = sum(map(len, parts))
+        if self.buffer is None or len(self.buffer) < size:
+            flat = self.buffer = torch.cat(parts)
+        else:
+            flat = torch.cat(parts, out=self.buffer[:size])
+        if fraction != 1:
+            scaled = flat[: len(flat) - len(losses)]
+            scaled.mul_(fraction) if fraction else scaled.zero_()  # 0 * NaN would be NaN
         self.ranks.all_reduce(flat)
-        torch._foreach_copy_(parts, flat.split([len(part) for part in parts]))  # pyright: ignore[reportPrivateImportUsage]
+        sums = flat.split([len(part) for part in parts])
+        for (parameter, gradient), values in zip(trained, sums, strict=False):
+            parameter.grad = values.to(gradient.dtype).as_strided(gradient.shape, gradient.stride())
+        first = len(trained)
+        torch._foreach_copy_(parts[first:], sums[first:])  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _in_memory_order(tensor: Tensor) -> Tensor:

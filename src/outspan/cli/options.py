@@ -67,7 +67,7 @@ SkipBad = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Tolerate up to N unreadable files in an image folder or in tar shards, or N rows of a table without a text or a label.",
+        help="Tolerate up to N unreadable files of images or tar shards, or rows of a table without a text or a label.",
     ),
 ]
 

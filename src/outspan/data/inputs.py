@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -82,7 +83,7 @@ def _convert_texts(inputs: Any, shape: tuple[int, ...]) -> list[str] | None:
 _FORMATS: Mapping[str, _Format] = MappingProxyType(
     {
         "images": _Format(SUFFIXES, _read_image, _collect_images, _convert_images),
-        "texts": _Format({".txt"}, _read_texts, Documents, _convert_texts, is_table),
+        "texts": _Format({".txt"}, _read_texts, partial(Documents, stores_tokens=False), _convert_texts, is_table),
     }
 )
 

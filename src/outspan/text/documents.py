@@ -13,7 +13,8 @@ from outspan.config import Recipe
 from outspan.shapes import Labels
 from outspan.text.backtranslation import read_cache
 from outspan.text.models import load_tokenizer
-from outspan.text.tokens import Encoded, encode
+from outspan.text.token_files import tokenize
+from outspan.text.tokens import Encoded, Tokenizer, encode
 from outspan.transforms.table import TEXT_SETS, TEXT_TRANSFORMS
 
 
@@ -23,6 +24,7 @@ class Documents:
 
     texts: Sequence[str] = field(repr=False)
     labels: Labels
+    stores_tokens: bool = True  # in a file, for later runs; not those of texts that are predicted once
     noun: ClassVar[str] = "texts"
     is_croppable: ClassVar[bool] = False
     decoding: ClassVar[int] = 0
@@ -87,4 +89,6 @@ def _tokenized(
 ) -> Encoded:
     translations = read_cache(Path(cache)) if cache else None
     options = {"length": length, "truncate": truncate, "cache": translations, "train": train, "wordnet": wordnet}
-    return encode(documents, load_tokenizer(model), **options)
+    return encode(
+        documents, load_tokenizer(model), **options, tokenize=tokenize if documents.stores_tokens else Tokenizer.__call__
+    )

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -243,16 +243,18 @@ def encode(
     cache: Mapping[str, str | None] | None = None,
     train: bool = True,
     wordnet: str | None = None,
+    tokenize: Callable[[Tokenizer, Sequence[str], VocabularyBuilder | None], tuple[np.ndarray, ...]] = Tokenizer.__call__,
 ) -> Encoded:
     """Tokenize documents. For `train` also compute the weights of words, and add back-translations from a cache.
 
     `wordnet` is the folder of WordNet, "" for where Debian installs it. With None it is opened when synonyms are needed.
+    `tokenize` calls the tokenizer, or reads its tokens from a file.
     """
     builder = VocabularyBuilder() if train else None
     parts = [sentences(text) for text in documents.texts]
     flat = [" " * (i > 0) + sentence for part in parts for i, sentence in enumerate(part)]  # some tokenizers see the space
     starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-    tokens, ends, whole = tokenizer(flat, builder)
+    tokens, ends, whole = tokenize(tokenizer, flat, builder)
     spans = np.stack([ends[:-1], ends[1:], ends[:-1], ends[1:]], axis=1)
     document_of = np.repeat(np.arange(len(parts)), np.diff(starts))  # of each sentence
     document = np.repeat(document_of, np.diff(ends))  # of each token

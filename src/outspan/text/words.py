@@ -1,7 +1,8 @@
 """The words of a corpus, and the tokens of their other spellings and synonyms, which are made when they are first needed."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +71,19 @@ class VocabularyBuilder:
         starts = np.concatenate([np.empty(0, bool), *self._starts])
         kinds = np.concatenate([np.empty(0, np.int32), *self._kinds])
         return Vocabulary(starts, kinds, self._words, np.array([word[:1] != " " for word in self._words], dtype=bool))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what was collected, as arrays."""
+        names = np.array([*self._numbers], dtype=np.uint64)
+        words = np.frombuffer(json.dumps(self._words).encode(), dtype=np.uint8)
+        vocabulary = self.build()
+        return {"unit_starts": vocabulary.starts, "unit_kinds": vocabulary.kinds, "word_names": names, "words": words}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from the state of another builder. This one must be new."""
+        self._words = json.loads(state["words"].tobytes())
+        self._numbers = {name: number for number, name in enumerate(state["word_names"].tolist())}
+        self._starts, self._kinds = [state["unit_starts"]], [state["unit_kinds"]]
 
 
 def find_units(text: str, places: np.ndarray, text_of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import json
 import math
 import pickle
 from dataclasses import fields
@@ -285,3 +286,32 @@ def test_every_recipe_for_images_can_be_run(path):
     assert len(policy(side.images, side.labels, step=0).inputs) == 4 * (8 if recipe.policy == "adversarial" else recipe.keep)
     assert path.read_text().startswith("# ")
     assert "Expected" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"hidden_size": 384, "num_hidden_layers": 6, "max_position_embeddings": 512}, (1e-4, 2, 512)),  # MiniLM-L6
+        ({"dim": 768, "n_layers": 6, "max_position_embeddings": 512}, (5e-5, 3, 512)),  # DistilBERT
+        ({"hidden_size": 768, "num_hidden_layers": 12, "max_position_embeddings": 514}, (2e-5, 3, 512)),  # RoBERTa
+        ({"hidden_size": 128, "num_hidden_layers": 2, "max_position_embeddings": 64}, (1e-4, 2, 64)),
+        ({"hidden_size": None}, (2e-5, 3, 512)),
+        (["not", "a", "config"], (2e-5, 3, 512)),
+    ],
+)
+def test_the_defaults_of_texts_depend_on_the_size_of_the_model(config, expected, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model, texts = {"model": str(tmp_path)}, lambda name: "texts"
+    built = build_recipe(None, model, texts)
+    assert (built.lr, built.epochs, built.length) == expected
+    assert build_recipe(Recipe(), model, texts).lr == build_recipe(Recipe(**model), {}, texts).lr == built.lr
+    explicit = build_recipe(None, {**model, "lr": 3e-5, "epochs": 7, "length": 32}, texts)
+    assert (explicit.lr, explicit.epochs, explicit.length) == (3e-5, 7, 32)
+    assert build_recipe(None, model, lambda name: "images").lr == 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "lr"), [("sentence-transformers/all-MiniLM-L6-v2", 1e-4), ("prajjwal1/bert-tiny", 1e-4), ("some/dominique", 2e-5)]
+)
+def test_a_small_model_of_the_hub_is_known_by_its_name(name, lr):
+    assert build_recipe(None, {"model": name}, lambda name: "texts").lr == lr

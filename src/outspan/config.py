@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 from outspan.files import HOME, Json, expand_home
 from outspan.limits import LIMITS, check_value
 from outspan.messages import first_line, shown, unknown
-from outspan.recipe_keys import DEFAULTS, StudyKeys, defaults_of
+from outspan.recipe_keys import DEFAULTS, StudyKeys, defaults_of, model_defaults
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -221,20 +221,26 @@ def build_recipe(
 ) -> Recipe:
     """Return a recipe, or that in a TOML file, or the defaults for its data, with the values of `keys`.
 
-    `noun_of` tells from the name of the data whether the defaults are those for "images" or for "texts".
+    `noun_of` tells from the name of the data whether the defaults are those for "images" or for "texts". For texts they also
+    depend on the size of the model.
 
     >>> build_recipe(Recipe(epochs=3), {"batch": 32}) == Recipe(epochs=3, batch=32)
     True
     """
     if isinstance(recipe, Recipe):
         changed = with_values(recipe, keys)
-        defaults = defaults_of(noun_of(changed.data), changed.optimizer)
+        noun = noun_of(changed.data)
+        defaults = defaults_of(noun, changed.optimizer)
+        is_default = "model" in recipe.unset and "model" not in keys
+        defaults = {**defaults, **model_defaults(noun, str(defaults["model"]) if is_default else changed.model)}
         return replace(changed, **{key: defaults[key] for key in recipe.unset if key not in keys})
     if not isinstance(recipe, Path | str | None):
         raise ValueError(f"recipe must be a Recipe or the path of a TOML file, got {shown(recipe)}: pass keys as keywords")
     stored = {} if recipe is None else read_values(Path(recipe))
     values = {**stored, **keys}
-    defaults = default_recipe(noun_of(_as_string("data", values.get("data", ""))), str(values.get("optimizer", "")))
+    noun = noun_of(_as_string("data", values.get("data", "")))
+    defaults = default_recipe(noun, str(values.get("optimizer", "")))
+    defaults = with_values(defaults, model_defaults(noun, str(values.get("model", defaults.model))))
     try:
         read = with_values(defaults, stored)
     except ValueError as error:

@@ -1,6 +1,9 @@
 """The keys of a recipe: their types as keyword arguments of library functions, and the defaults that depend on the data."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TypedDict
 
@@ -116,3 +119,27 @@ def defaults_of(noun: str, optimizer: str | None) -> Mapping[str, int | float | 
     """Return the defaults for "images" or "texts". The default learning rate also depends on the optimizer."""
     defaults = DEFAULTS[noun]
     return {**defaults, "lr": _ADAMW_LR} if optimizer == "adamw" != defaults["optimizer"] else defaults
+
+
+# Small encoders need a higher rate and fewer epochs: by noun, the most parameters in the layers, and the defaults.
+_BY_SIZE = MappingProxyType({"texts": ((20_000_000, {"lr": 1e-4, "epochs": 2}), (60_000_000, {"lr": 5e-5}))})
+_SMALL = re.compile(
+    r"minilm|(?<![a-z])(tiny|mini)(?![a-z])", re.IGNORECASE
+)  # in names of the Hub, whose size is not known here
+_LENGTH = 512  # the default of the key `length`
+
+
+def model_defaults(noun: str, model: str) -> dict[str, int | float | str]:
+    """Return the defaults that depend on the size of a model of texts: a folder with config.json, or a name of the Hub."""
+    sizes, parameters, positions = _BY_SIZE.get(noun, ()), 0, 0
+    try:
+        config = json.loads((Path(model).expanduser() / "config.json").read_text(encoding="utf-8"))
+        width, layers = (config.get(one, config.get(other)) for one, other in _SIZE_KEYS)
+        parameters, positions = 12 * layers * width**2, config.get("max_position_embeddings") or 0
+    except (OSError, ValueError, TypeError, AttributeError, RuntimeError):  # whoever loads the model reports it
+        parameters = 1 if _SMALL.search(model) else 0
+    defaults: dict[str, int | float | str] = dict(next((keys for most, keys in sizes if 0 < parameters <= most), {}))
+    return defaults | ({"length": positions} if sizes and 0 < positions < _LENGTH else {})
+
+
+_SIZE_KEYS = (("hidden_size", "dim"), ("num_hidden_layers", "n_layers"))  # the second names are those of DistilBERT

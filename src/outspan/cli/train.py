@@ -68,7 +68,7 @@ def train_command(
     """
     from outspan.config import build_recipe, read_changes, scaled
     from outspan.data.sets import noun_of
-    from outspan.policies.table import check_recipe, warn_ignored_keys
+    from outspan.policies.table import check_recipe
     from outspan.training.train import train
 
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
@@ -79,7 +79,7 @@ def train_command(
         wait_for_first_process()
         raise
     if not launched_rank():
-        warn_ignored_keys(read_changes(changes or []), built, [built.policy])
+        _report_keys(built, read_changes(changes or []))
     machine = {"device": device, "workers": workers, "channels_last": channels_last, "skip_bad": skip_bad}
     if dry_run:
         _print_dry_run(scaled(built, scale), out, **machine)
@@ -106,6 +106,18 @@ def train_command(
         echo(f"best epoch by validation: {where}; evaluate and predict use its weights with --best")
     if summary.accuracy <= summary.chance:
         echo(f"Not above the majority-class baseline ({100 * summary.chance:.2f} %).")
+
+
+def _report_keys(recipe: "Recipe", changes: dict[str, str]) -> None:
+    """Warn of keys that have no effect, and print the values that are defaults because of the size of the model."""
+    from outspan.data.sets import noun_of
+    from outspan.policies.table import warn_ignored_keys
+    from outspan.recipe_keys import model_defaults
+
+    warn_ignored_keys(changes, recipe, [recipe.policy])
+    defaults = model_defaults(noun_of(recipe.data), recipe.model)
+    if used := [f"{key} {value:g}" for key, value in defaults.items() if getattr(recipe, key) == value]:
+        echo(f"{', '.join(used)}: the defaults for a model of this size; `outspan grid` compares other values")
 
 
 def _describe_scores(best: "Best") -> str:

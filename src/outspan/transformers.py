@@ -6,13 +6,14 @@ from outspan.lazy import attach
 
 if TYPE_CHECKING:
     from outspan.integrations.collators import ImageCollator as ImageCollator
-    from outspan.integrations.collators import TokenizedTexts as TokenizedTexts
-    from outspan.integrations.collators import tokenize as tokenize
     from outspan.integrations.transformers import AugmentedTrainer as AugmentedTrainer
     from outspan.integrations.transformers import Augmenting as Augmenting
+    from outspan.text.tokenized import TokenizedTexts as TokenizedTexts
+    from outspan.text.tokenized import tokenize as tokenize
 
 _HOMES = {
-    **dict.fromkeys(("ImageCollator", "TokenizedTexts", "tokenize"), "outspan.integrations.collators"),
+    "ImageCollator": "outspan.integrations.collators",
+    **dict.fromkeys(("TokenizedTexts", "tokenize"), "outspan.text.tokenized"),
     **dict.fromkeys(("AugmentedTrainer", "Augmenting"), "outspan.integrations.transformers"),
 }
 __all__ = ["AugmentedTrainer", "Augmenting", "ImageCollator", "TokenizedTexts", "tokenize"]

@@ -238,7 +238,7 @@ def test_columns_that_are_formatted_as_tensors(tiny_model):
 def test_tokens_and_models_without_a_mask_are_refused(tmp_path, unchecked, tiny_model):
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tiny_model)
     tokens = [{"input_ids": torch.tensor([2, 5, 3]), "labels": 0}] * 8
-    with pytest.raises(ValueError, match=r"train_dataset must be TokenizedTexts, got list: .*transformers.tokenize\(data"):
+    with pytest.raises(ValueError, match=r"train_dataset must be TokenizedTexts, got list: .*text.tokenize\(data"):
         AugmentedTrainer(model, arguments(tmp_path), train_dataset=tokens, policy=plain()).train()
     scored = {"candidates": 2, "preprocess": outspan.text.PadTokens()}
     proposal = outspan.uniform(1, transforms=("switchout",))

@@ -14,7 +14,8 @@ from outspan.text.backtranslation import read_cache
 from outspan.text.documents import Documents
 from outspan.text.executor import PadTokens
 from outspan.text.executor import apply as apply_to_text
-from outspan.text.tokens import Passages, encode, wrap_tokenizer
+from outspan.text.tokenizer import wrap_tokenizer
+from outspan.text.tokens import Passages, encode
 from outspan.transforms.table import TEXT_TRANSFORMS, Transform
 from reviews import SPECIAL, UNUSED, WORDS, make_reviews
 

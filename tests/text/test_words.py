@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from outspan import Plan, rng, uniform
 from outspan.text.documents import Documents
 from outspan.text.executor import PadTokens, apply
-from outspan.text.tokens import encode, wrap_tokenizer
+from outspan.text.tokenizer import wrap_tokenizer
+from outspan.text.tokens import encode
 from outspan.text.wordnet import FOLDER
 from outspan.transforms.spellings import NEIGHBOURS
 from outspan.transforms.table import TEXT_TRANSFORMS

@@ -1,21 +1,16 @@
-"""Columns of a data set as batches for a trainer of Hugging Face: images as bytes, and texts as rows of a corpus."""
+"""Columns of a data set as batches for a trainer of Hugging Face: images as bytes."""
 
-import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from outspan.data.decode import Pixels, fit, to_tensor
 from outspan.limits import check_whole
 from outspan.messages import shown
-from outspan.text.documents import Documents
-from outspan.text.tokens import Encoded, Passages, encode, wrap_tokenizer
 
 
 @dataclass(frozen=True)
@@ -63,73 +58,3 @@ def _column(sample: Any, name: str) -> Any:
         return sample[name]
     how = "name another column, or set remove_unused_columns=False in TrainingArguments"
     raise ValueError(f"the data set has no column {name!r} (columns: {', '.join(map(str, sample))}): {how}")
-
-
-class TokenizedTexts(Dataset):
-    """Labeled texts as the `train_dataset` of an `AugmentedTrainer`: an item is the row of a text, and its label.
-
-    `tokenize` makes them from columns. Batches contain rows only, because the policy needs the texts in sentences and words.
-    """
-
-    def __init__(self, texts: Encoded) -> None:
-        self.texts = texts
-
-    def __len__(self) -> int:
-        """Return the number of texts."""
-        return len(self.texts)
-
-    def __getitem__(self, row: int) -> tuple[int, int]:
-        """Return the row of a text and its label."""
-        return row, int(self.texts.labels[row])
-
-    @staticmethod
-    def collate(samples: Sequence[tuple[int, int]]) -> dict[str, Tensor]:
-        """Return the batch of some items."""
-        rows, labels = torch.tensor(samples).T
-        return {"rows": rows, "labels": labels}
-
-    def inputs(self, batch: Mapping[str, Tensor]) -> Passages:
-        """Return the texts of a batch, for a policy."""
-        rows = batch["rows"]
-        return Passages(self.texts, self.texts.rows[rows.cpu().numpy()], rows.device)
-
-    def arguments(self, tokens: Tensor) -> dict[str, Tensor]:
-        """Return what the model takes: tokens, and a mask that is 0 for padding."""
-        return {"input_ids": tokens, "attention_mask": (tokens != self.texts.corpus.tokenizer.padding).long()}
-
-
-def tokenize(
-    data: Any, tokenizer: Any, *, length: int, text: str = "text", label: str = "label", truncate: str = "head"
-) -> TokenizedTexts:
-    """Tokenize the texts of a data set for training with augmentation.
-
-    Args:
-        data: A split of `datasets`, or another mapping from names of columns to their values.
-        tokenizer: A fast tokenizer of transformers. It is not changed.
-        length: Maximum number of tokens, with special tokens.
-        text: Column of the texts.
-        label: Column of the class indices.
-        truncate: The part of a longer text that is kept: "head", "tail" or "head+tail".
-    """
-    backend, padding = getattr(tokenizer, "backend_tokenizer", None), getattr(tokenizer, "pad_token_id", None)
-    if backend is None:
-        raise ValueError(f"tokenizer must be a fast tokenizer of transformers, got {type(tokenizer).__name__}")
-    if padding is None:
-        raise ValueError("tokenizer has no token for padding: set tokenizer.pad_token = tokenizer.eos_token")
-    texts, labels = (_values(data, name) for name in (text, label))
-    for column, values, kind, noun in ((text, texts, str, "texts"), (label, labels, Integral, "class indices")):
-        wrong = [value for value in values if not isinstance(value, kind)]  # None is possible
-        if wrong:
-            raise ValueError(f"column {column!r} must have {noun}, got {shown(wrong[0])}")
-    documents = Documents(texts, torch.tensor(labels, dtype=torch.int64))
-    return TokenizedTexts(encode(documents, wrap_tokenizer(copy.deepcopy(backend), padding), length=length, truncate=truncate))
-
-
-def _values(data: Any, name: str) -> list[Any]:
-    if hasattr(data, "with_format"):
-        data = data.with_format(None)  # plain values, not tensors
-    columns = getattr(data, "column_names", None) or (list(data) if isinstance(data, Mapping) else [])
-    if name not in columns or not isinstance(data[name], Iterable):
-        how = 'name other columns with text= and label=, and pass one split, such as data["train"]'
-        raise ValueError(f"the data set has no column {name!r} (columns: {', '.join(map(str, columns)) or 'none'}): {how}")
-    return list(data[name])

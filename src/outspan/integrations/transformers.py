@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from outspan.integrations.collators import ImageCollator, TokenizedTexts
+from outspan.integrations.collators import ImageCollator
 from outspan.integrations.policies import check_policy, policy_state, restore_policy
 from outspan.models.outputs import read_logits
 from outspan.policies.protocols import LearningPolicy, Policy
 from outspan.text.executor import PadTokens
+from outspan.text.tokenized import TokenizedTexts
 from outspan.transforms.normalize import DEFAULT_PREPROCESS
 
 try:
@@ -113,7 +114,7 @@ class Augmenting(_TRAINER):
         if not is_text and name not in inputs:
             raise ValueError(f"the batch has no {name!r}, which the model takes (elements: {', '.join(inputs)})")
         if not is_text and name == "input_ids":
-            how = "make it with outspan.transformers.tokenize(data, tokenizer, length=...), because the policy needs the texts"
+            how = "make it with outspan.text.tokenize(data, tokenizer, length=...), because the policy needs the texts"
             raise ValueError(f"train_dataset must be TokenizedTexts, got {type(data).__name__}: {how}")
         own = data.inputs(inputs) if is_text else inputs[name]
         with self.compute_loss_context_manager():  # candidates are scored as the model trains

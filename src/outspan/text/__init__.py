@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from outspan.text.models import load_classifier as load_classifier
     from outspan.text.models import load_tokenizer as load_tokenizer
     from outspan.text.preview import transform_texts as transform_texts
+    from outspan.text.preview import transform_tokens as transform_tokens
     from outspan.text.segments import sentences as sentences
+    from outspan.text.tokenized import TokenizedTexts as TokenizedTexts
+    from outspan.text.tokenized import tokenize as tokenize
     from outspan.text.tokens import Encoded as Encoded
     from outspan.text.tokens import encode as encode
 
@@ -30,6 +33,7 @@ _MODULES = {
     "Documents": "documents",
     "Encoded": "tokens",
     "PadTokens": "executor",
+    "TokenizedTexts": "tokenized",
     "apply": "executor",
     "backtranslate": "backtranslation",
     "encode": "tokens",
@@ -37,13 +41,16 @@ _MODULES = {
     "load_tokenizer": "models",
     "read_cache": "backtranslation",
     "sentences": "segments",
+    "tokenize": "tokenized",
     "transform_texts": "preview",
+    "transform_tokens": "preview",
 }
 __all__ = [
     "Classifier",
     "Documents",
     "Encoded",
     "PadTokens",
+    "TokenizedTexts",
     "apply",
     "backtranslate",
     "encode",
@@ -51,7 +58,9 @@ __all__ = [
     "load_tokenizer",
     "read_cache",
     "sentences",
+    "tokenize",
     "transform_texts",
+    "transform_tokens",
 ]
 
 __getattr__, __dir__ = attach(__name__, {name: f"outspan.text.{module}" for name, module in _MODULES.items()})

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from outspan.messages import first_line, shown
 from outspan.shapes import Int64, Num
-from outspan.text.tokens import Tokenizer, wrap_tokenizer
+from outspan.text.tokenizer import Tokenizer, wrap_tokenizer
 
 _CONNECT_TIMEOUT = 5.0  # seconds
 _TOKENS = 1 << 16  # number of tokens that are evaluated at once: candidates are several batches

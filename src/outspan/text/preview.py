@@ -1,4 +1,4 @@
-"""Show what transforms do to texts: the changed texts, and where they differ."""
+"""Apply transforms to texts or tokens outside of training, and show where texts differ."""
 
 import difflib
 import re
@@ -8,11 +8,16 @@ from typing import Any
 import torch
 
 from outspan import rng
+from outspan.limits import check_whole
+from outspan.messages import shown
 from outspan.plan import Plan
 from outspan.text.documents import Documents
-from outspan.text.executor import apply
+from outspan.text.executor import Augmented, apply
 from outspan.text.models import load_tokenizer
-from outspan.text.tokens import Tokenizer, encode, wrap_tokenizer
+from outspan.text.token_ids import encode_ids
+from outspan.text.tokenized import adopt_tokenizer, read_ids
+from outspan.text.tokenizer import Tokenizer, wrap_tokenizer
+from outspan.text.tokens import Encoded, Passages, encode
 from outspan.transforms.table import TEXT_TRANSFORMS, find
 
 _LENGTH = 1_000_000  # texts are shown whole
@@ -25,29 +30,106 @@ def transform_texts(
     levels: Sequence[float],
     *,
     model: str = "",
+    tokenizer: Any = None,
     wordnet: str | None = None,
+    rows: Sequence[int] | None = None,
     seed: int = 0,
 ) -> list[str]:
     """Return texts after some transforms, in order. Each text has its own draws.
 
-    `model` is a Hub name or a folder whose tokenizer is used; "" makes one from the texts. A tokenizer that ignores case or
-    spaces returns texts without them.
+    Args:
+        texts: What is changed. Words are drawn from these texts, so pass many at once to `word_replacement`.
+        names: The transforms.
+        levels: The level of each transform, in [0, 1].
+        model: A Hub name or a folder whose tokenizer is used; "" makes one from the texts.
+        tokenizer: A fast tokenizer of transformers, instead of `model`. One that ignores case or spaces returns texts without.
+        wordnet: Folder of WordNet's database; None is where Debian installs it.
+        rows: The numbers of the texts, which determine their draws; None: 0, 1, … With `datasets.map(…, with_indices=True)`
+            pass its indices, so that every batch has other draws.
+        seed: The seed of all draws.
 
     >>> transform_texts(["I liked the film a lot."], ["keyboard_typos"], [1.0], seed=3) != ["I liked the film a lot."]
     True
     """
+    plan = _plan(names, levels, _count(texts, "texts"), rows, seed)
+    if isinstance(texts, str) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise ValueError("texts must be a list of strings that are not empty")
+    own = adopt_tokenizer(tokenizer) if tokenizer is not None else load_tokenizer(model) if model else _make_tokenizer(texts)
+    documents = Documents(list(texts), torch.arange(len(texts)) % 2)
+    split = encode(documents, own, length=_LENGTH, wordnet=wordnet)
+    return decode(apply(_whole(split), plan), own)
+
+
+def transform_tokens(
+    batch: Any,
+    names: Sequence[str],
+    levels: Sequence[float],
+    *,
+    tokenizer: Any,
+    length: int | None = None,
+    wordnet: str | None = None,
+    rows: Sequence[int] | None = None,
+    seed: int = 0,
+) -> dict[str, list[list[int]]]:
+    """Return texts that are tokens already after some transforms: `input_ids` and `attention_mask`, without padding.
+
+    Level 0 returns what the tokenizer made, exactly.
+
+    Args:
+        batch: `input_ids`, and `attention_mask` if they are padded: lists, arrays or tensors, as a tokenizer of transformers,
+            `datasets.map(…, batched=True)` or a data loader returns them. Other keys have no effect.
+        names: The transforms.
+        levels: The level of each transform, in [0, 1].
+        tokenizer: The fast tokenizer of transformers that made the tokens.
+        length: Maximum number of tokens, with special tokens; None: that of the tokenizer.
+        wordnet: As for `transform_texts`.
+        rows: As for `transform_texts`.
+        seed: The seed of all draws.
+    """
+    ids = batch["input_ids"] if hasattr(batch, "keys") and "input_ids" in batch else None
+    if ids is None:
+        raise ValueError("batch must have input_ids, such as tokenizer(texts) returns")
+    if hasattr(ids, "ndim") and ids.ndim != 2:
+        raise ValueError(f"input_ids must have shape [texts, tokens], got {list(ids.shape)}")
+    count = _count(ids, "input_ids")
+    plan, own = _plan(names, levels, count, rows, seed), adopt_tokenizer(tokenizer)
+    documents = read_ids(ids, batch.get("attention_mask"), own, column="input_ids")
+    most = min(_LENGTH, tokenizer.model_max_length) if length is None else check_whole("length", length, 1)
+    split = encode_ids(documents, torch.arange(count) % 2, own, length=most, truncate="head", wordnet=wordnet)
+    done = Augmented(_whole(split), plan)
+    pairs = zip(done.tokens.tolist(), done.lengths.tolist(), strict=True)
+    changed = [[*own.before, *tokens[:size], *own.after] for tokens, size in pairs]
+    out = {"input_ids": changed, "attention_mask": [[1] * len(tokens) for tokens in changed]}
+    if "token_type_ids" in batch:
+        out["token_type_ids"] = [[0] * len(tokens) for tokens in changed]
+    return out
+
+
+def _plan(names: Sequence[str], levels: Sequence[float], count: int, rows: Sequence[int] | None, seed: int) -> Plan:
+    """Return the plan that applies these transforms to each text, with draws of its own."""
+    if isinstance(names, str) or not isinstance(names, Sequence) or not isinstance(levels, Sequence):
+        raise ValueError(f"names and levels must be lists, got {shown(names)} and {shown(levels)}")
+    if len(names) != len(levels):
+        raise ValueError(f"levels must have one number per transform, got {len(levels)} for {len(names)}")
     for name in names:
         if find(name, TEXT_TRANSFORMS).needs == "cache":
             raise ValueError(f"{name} needs a cache of translated sentences: it cannot be shown here")
-    if not texts or isinstance(texts, str) or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise ValueError("texts must be a list of strings that are not empty")
-    tokenizer = load_tokenizer(model) if model else _make_tokenizer(texts)
-    count = len(texts)
-    split = encode(Documents(list(texts), torch.arange(count) % 2), tokenizer, length=_LENGTH, wordnet=wordnet)
-    places = [rng.generator(seed, "apply", row).random((len(names), 4)).tolist() for row in range(count)]
-    plan = Plan.of([list(names)] * count, levels=[list(levels)] * count, places=places)
-    passages, _ = next(split.batches([torch.arange(count)], torch.device("cpu")))
-    return decode(apply(passages, plan), tokenizer)
+    if rows is not None and len(rows) != count:
+        raise ValueError(f"rows must have one number per text, got {len(rows)} for {count} texts")
+    generators = (rng.generator(seed, "apply", row) for row in (range(count) if rows is None else rows))
+    places = [generator.random((len(names), 4)).tolist() for generator in generators]
+    return Plan.of([list(names)] * count, levels=[list(levels)] * count, places=places)
+
+
+def _count(texts: Any, name: str) -> int:
+    if isinstance(texts, str) or not hasattr(texts, "__len__"):
+        raise ValueError(f"{name} must be a list of {'strings that are not empty' if name == 'texts' else 'lists of tokens'}")
+    return len(texts)
+
+
+def _whole(split: Encoded) -> Passages:
+    """Return all documents as one batch."""
+    return next(split.batches([torch.arange(len(split))], torch.device("cpu")))[0]
 
 
 def decode(tokens: torch.Tensor, tokenizer: Tokenizer) -> list[str]:

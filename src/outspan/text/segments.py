@@ -12,10 +12,15 @@ def sentences(text: str) -> list[str]:
     >>> sentences("Mr. Bean is odd. I liked it!  (Really?) Yes")
     ['Mr. Bean is odd.', 'I liked it!', '(Really?)', 'Yes']
     """
-    parts, start = [], 0
+    parts = (text[begin:end].strip() for begin, end in sentence_spans(text))
+    return [sentence for sentence in parts if sentence]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Return where each sentence begins and ends, with the white space after it. Together they are the text."""
+    spans, start = [], 0
     for match in _END.finditer(text):
         if "\n" in match[0] or not _ABBREVIATED.search(text, max(start, match.start() - 8), match.end()):
-            parts.append(text[start : match.end()].strip())
+            spans.append((start, match.end()))
             start = match.end()
-    parts.append(text[start:].strip())
-    return [sentence for sentence in parts if sentence]
+    return [*spans, (start, len(text))]

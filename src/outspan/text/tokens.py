@@ -1,12 +1,11 @@
 """Tokenized documents: the tokens that a model reads, where their sentences are, and what may replace them."""
 
 import hashlib
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,15 +14,14 @@ from torch import Tensor, nn
 from outspan.config import Recipe
 from outspan.shapes import Labels
 from outspan.text.segments import sentences
+from outspan.text.tokenizer import Tokenizer
 from outspan.text.word_weights import decisive_words, weigh_words
 from outspan.text.wordnet import open_wordnet
 from outspan.text.words import Bank, VocabularyBuilder
 from outspan.transforms.token_ops import Replacements
 
 TRUNCATIONS = ("head", "tail", "head+tail")
-_UNUSED = re.compile(r"\[unused\d+\]|<unused\d+>|<0x[0-9A-F]{2}>")
 _WINDOW = 50  # number of batches within which documents are sorted by length
-_CHUNK = 20_000  # number of texts that are tokenized at once
 
 
 @runtime_checkable
@@ -35,64 +33,6 @@ class LabeledTexts(Protocol):
 
     @property
     def labels(self) -> Labels: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Tokenizer:
-    """A fast tokenizer, the special tokens before and after a text, and the padding token."""
-
-    backend: Any = field(repr=False)
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    padding: int
-    vocabulary: np.ndarray = field(repr=False)  # int32: all tokens except special and unused ones
-    wordlike: np.ndarray = field(repr=False)  # bool [size]: whether a token has a letter or a digit
-
-    def __call__(
-        self, texts: Sequence[str], builder: VocabularyBuilder | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all tokens, where each text starts among them (and the end), and which tokens are whole words.
-
-        The words of the texts are added to the builder of a vocabulary, if there is one.
-        """
-        parts, counts, words = [], [], []
-        for i in range(0, len(texts), _CHUNK):
-            encodings = self.backend.encode_batch(list(texts[i : i + _CHUNK]), add_special_tokens=False)
-            counts += [len(encoding.ids) for encoding in encodings]
-            parts.append(np.fromiter((token for encoding in encodings for token in encoding.ids), np.int32))
-            numbers = (-1 if word is None else word for encoding in encodings for word in encoding.word_ids)
-            words.append(np.fromiter(numbers, np.int64))
-            if builder is not None:
-                builder.add(texts[i : i + _CHUNK], encodings, parts[-1])
-        tokens = np.concatenate([np.empty(0, np.int32), *parts])
-        starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
-        word = np.concatenate([np.empty(0, np.int64), *words]) + np.repeat(np.arange(len(texts)), np.diff(starts)) * 2**32
-        apart = np.ones(len(tokens) + 1, dtype=bool)
-        apart[1:-1] = word[1:] != word[:-1]
-        return tokens, starts, apart[:-1] & apart[1:] & self.wordlike[tokens]
-
-
-def wrap_tokenizer(backend: Any, padding: int) -> Tokenizer:
-    """Return a backend of the tokenizers library with its special tokens. It neither truncates nor pads."""
-    backend.no_truncation()
-    backend.no_padding()
-    backend.encode_special_tokens = True  # "[SEP]" in a document is text
-    whole = backend.encode("a")
-    special = np.array(whole.special_tokens_mask, dtype=bool)
-    inside = np.flatnonzero(~special)
-    ids = whole.ids
-    start, end = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (len(ids), len(ids))
-    size = backend.get_vocab_size(with_added_tokens=True)
-    names = [backend.id_to_token(i) or "" for i in range(size)]
-    kept = np.array([bool(name) and _UNUSED.fullmatch(name) is None for name in names])
-    kept[[number for number, token in backend.get_added_tokens_decoder().items() if token.special and number < size]] = False
-    kept[[i for i in (*ids[:start], *ids[end:], padding) if i < size]] = False
-    if not kept.any():
-        raise ValueError("its tokenizer has no words: is tokenizer.json there?")
-    # Not the names: in byte-level vocabularies a space and the bytes of punctuation are written as letters.
-    decoded = backend.decode_batch([[i] for i in range(size)], skip_special_tokens=False)
-    wordlike = np.array([any(map(str.isalnum, text)) for text in decoded]) & kept
-    return Tokenizer(backend, tuple(ids[:start]), tuple(ids[end:]), padding, np.flatnonzero(kept).astype(np.int32), wordlike)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,13 +193,41 @@ def encode(
     builder = VocabularyBuilder() if train else None
     parts = [sentences(text) for text in documents.texts]
     flat = [" " * (i > 0) + sentence for part in parts for i, sentence in enumerate(part)]  # some tokenizers see the space
-    starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-    tokens, ends, whole = tokenize(tokenizer, flat, builder)
+    tokenized = TokenizedSentences([len(part) for part in parts], flat, *tokenize(tokenizer, flat, builder))
+    options = {"length": length, "truncate": truncate, "cache": cache, "wordnet": wordnet}
+    return assemble(tokenized, documents.labels, tokenizer, builder, **options)
+
+
+class TokenizedSentences(NamedTuple):
+    """The tokenized sentences of all documents."""
+
+    counts: Sequence[int]  # number of sentences of each document
+    texts: Sequence[str]
+    tokens: np.ndarray  # int32 [P], of all sentences
+    ends: np.ndarray  # int64 [S + 1]: where each sentence starts among the tokens, and their number
+    whole: np.ndarray  # bool [P]: the token is a whole word
+
+
+def assemble(
+    tokenized: TokenizedSentences,
+    labels: Labels,
+    tokenizer: Tokenizer,
+    builder: VocabularyBuilder | None,
+    *,
+    length: int,
+    truncate: str = "tail",
+    cache: Mapping[str, str | None] | None = None,
+    wordnet: str | None = None,
+) -> Encoded:
+    """Return tokenized sentences as a split. `builder` has their words; None for documents for testing."""
+    counts, flat, tokens, ends, whole = tokenized
+    documents = len(counts)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     spans = np.stack([ends[:-1], ends[1:], ends[:-1], ends[1:]], axis=1)
-    document_of = np.repeat(np.arange(len(parts)), np.diff(starts))  # of each sentence
+    document_of = np.repeat(np.arange(documents), np.diff(starts))  # of each sentence
     document = np.repeat(document_of, np.diff(ends))  # of each token
     count = len(tokens)
-    if cache is not None and train:
+    if cache is not None and builder is not None:
         _check_cache(flat, cache)
         pairs = [(i, back) for i, one in enumerate(flat) if (back := cache.get(one.strip())) and back != one.strip()]
         others, other_ends, other_whole = tokenizer([" " * flat[i].startswith(" ") + back for i, back in pairs], builder)
@@ -267,17 +235,17 @@ def encode(
         spans[at, 2], spans[at, 3] = other_ends[:-1] + count, other_ends[1:] + count
         tokens, whole = np.concatenate([tokens, others]), np.concatenate([whole, other_whole])
         # The translations of a document count as another document.
-        document = np.concatenate([document, np.repeat(document_of[at], np.diff(other_ends)) + len(parts)])
+        document = np.concatenate([document, np.repeat(document_of[at], np.diff(other_ends)) + documents])
     replacements, weights = Replacements(tokenizer.vocabulary, np.empty(0, np.int32), np.empty(0)), None
     bank = protected = None
     if builder is not None:
-        replacements, weights = weigh_words(tokenizer, tokens, whole, document, count, len(parts))
-        protected = decisive_words(tokens, whole, documents.labels.numpy()[document % len(parts)], len(tokenizer.wordlike))
+        replacements, weights = weigh_words(tokenizer, tokens, whole, document, count, documents)
+        protected = decisive_words(tokens, whole, labels.numpy()[document % documents], len(tokenizer.wordlike))
         dictionary = "" if wordnet is None else open_wordnet(wordnet).digest
         options = {"synonyms": lambda word: open_wordnet(wordnet or "").synonyms(word), "dictionary": dictionary}
         bank = Bank(lambda texts: tokenizer(texts)[:2], builder.build(), len(tokens), **options)
     corpus = Corpus(tokenizer, tokens, weights, spans, starts, replacements, cache is not None, bank, protected)
-    return Encoded(corpus, np.arange(len(parts)), documents.labels, length, truncate)
+    return Encoded(corpus, np.arange(documents), labels, length, truncate)
 
 
 def _check_cache(texts: Sequence[str], cache: Mapping[str, str | None]) -> None:

@@ -14,7 +14,9 @@ from outspan.transforms.word_ops import MARK, Units
 
 MARKS = ".;?:!,"  # what AEDA inserts
 _MOST = 8  # spellings of a word
-Tokenize = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # from texts to their tokens, and where each text starts
+TokenizeTexts = Callable[
+    [Sequence[str]], tuple[np.ndarray, np.ndarray]
+]  # from texts to their tokens, and where each text starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +130,7 @@ class Bank:
 
     def __init__(
         self,
-        tokenize: Tokenize,
+        tokenize: TokenizeTexts,
         vocabulary: Vocabulary,
         size: int,
         *,

@@ -44,9 +44,10 @@ if __name__ != "__mp_main__" or PATCHES in os.environ:
     import outspan.cli
     from outspan import rng
     from outspan.data.sets import load
+    from outspan.text.segments import sentences
     from outspan.training import checkpoint, ensemble, train
     from outspan.transforms.table import TEXT_TRANSFORMS
-    from reviews import make_reviews, write_model, write_wordnet
+    from reviews import GOOD, make_reviews, write_model, write_wordnet
     from trained_runs import make_pairs
 
     # Save after every step.
@@ -102,10 +103,20 @@ def images(root: Path) -> Path:
 
 
 def every_operation(root: Path) -> Arguments:
-    """Write a made WordNet, and return the options for all operations on texts but back-translation, two per candidate."""
+    """Write a made WordNet and a cache, and return the options for all operations on texts, two per candidate."""
     write_wordnet(root / "wordnet")
-    names = ",".join(name for name, transform in TEXT_TRANSFORMS.items() if transform.needs != "cache")
-    options = {"transforms": names, "depth": "2", "wordnet": str(root / "wordnet")}
+    parts = [part for text, _ in make_reviews(40) for part in sentences(text)]
+    words = [[list(GOOD) for _ in part.split()] for part in parts]
+    backs = [" ".join(reversed(part.split())) for part in parts]
+    rows: list[dict[str, Any]] = [{"engine": "apertium", "pair": "eng-spa"}]
+    rows += [{"text": part, "back": back} for part, back in zip(parts, backs, strict=True)]
+    rows += [
+        {"engine": "masked", "pair": "made"},
+        *({"text": part, "back": back} for part, back in zip(parts, words, strict=True)),
+    ]
+    (root / "cache.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"transforms": ",".join(TEXT_TRANSFORMS), "depth": "2", "wordnet": str(root / "wordnet")}
+    options["cache"] = str(root / "cache.jsonl")
     return [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
 
 

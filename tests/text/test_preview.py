@@ -52,7 +52,7 @@ def test_the_commands_show_texts(tmp_path, run):
     assert sorted(re.findall(r"[\w']+", lines[0])) == sorted(words)
     assert len(lines) == 2
     shown = run("gallery", path, *column)
-    assert all(name in shown for name, transform in TEXT_TRANSFORMS.items() if transform.needs != "cache")
+    assert all(name in shown for name, transform in TEXT_TRANSFORMS.items() if transform.needs not in ("cache", "proposals"))
     assert "needs a level" in run("apply", path, *column, "--ops", "word_swap", code=2)
     assert "no column 'text' (it has review)" in run("apply", path, "--ops", "word_swap:1", code=2)
     assert "-o is missing: pass the PNG file" in run("gallery", code=2)

@@ -48,7 +48,7 @@ def gallery_of_texts(path: Path, *, column: str, model: str) -> None:
     text = read_texts(path, column)[0]
     table = Table("transform", "level", "text", box=None, header_style="bold", pad_edge=False)
     for name, transform in TEXT_TRANSFORMS.items():
-        for level in _GALLERY_LEVELS if transform.needs != "cache" else ():
+        for level in _GALLERY_LEVELS if transform.needs not in ("cache", "proposals") else ():
             try:
                 (changed,) = transform_texts([text], [name], [level], model=model)
             except ValueError as error:  # WordNet is not installed, or the tokenizer ignores case

@@ -1,5 +1,6 @@
-"""Commands for text: back-translating a corpus into the cache that training reads."""
+"""Commands for text: they fill the cache that training reads."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -9,14 +10,15 @@ from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 
 if TYPE_CHECKING:
+    from outspan.text.cache import OnBatch
     from outspan.text.documents import Documents
 
-app = typer.Typer(help="Back-translate a corpus of text.", no_args_is_help=True)
+app = typer.Typer(help="Back-translate a corpus of text, or propose words for it.", no_args_is_help=True)
 
 
 @app.callback()
 def text() -> None:
-    """Back-translate a corpus of text."""
+    """Back-translate a corpus of text, or propose words for it."""
 
 
 @app.command("backtranslate")
@@ -36,13 +38,50 @@ def backtranslate_command(
 
     Example: outspan text backtranslate imdb -o cache.jsonl --engine apertium --pair eng-spa
     """
-    from outspan.data.sets import check_data_holds, load
     from outspan.text.backtranslation import backtranslate
+
+    def fill(sentences: Iterable[str], on_batch: "OnBatch") -> tuple[int, int]:
+        return backtranslate(sentences, out, engine=engine, pair=pair, on_batch=on_batch)
+
+    count, failed = _fill_cache(corpus, "back-translation", (text_column, label_column), fill)
+    echo(f"{count:,} sentences in {out}" + (f", {failed:,} of them could not be translated" if failed else ""))
+
+
+@app.command("propose")
+def propose_command(
+    corpus: Annotated[str, typer.Argument(help="imdb, a .csv, .tsv or .jsonl file, or a folder, as in train.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Cache file. It can be that of backtranslate.")],
+    model: Annotated[
+        str, typer.Option(help="Masked language model (fill-mask) of transformers: a Hub name or a folder.")
+    ] = "google-bert/bert-base-uncased",
+    text_column: Annotated[str, typer.Option(help="Name of the text column in a table.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Name of the label column in a table.")] = "label",
+) -> None:
+    """Store the words that a masked language model proposes for each word, for the transform masked_replacement.
+
+    Ctrl-C stops. Run the same command again to resume.
+
+    Example: outspan text propose imdb -o cache.jsonl --model google-bert/bert-base-uncased
+    """
+    from outspan.text.masked import propose_words
+
+    def fill(sentences: Iterable[str], on_batch: "OnBatch") -> tuple[int, int]:
+        return propose_words(sentences, out, model=model, on_batch=on_batch)
+
+    count, failed = _fill_cache(corpus, "proposing words", (text_column, label_column), fill)
+    echo(f"words for {count:,} sentences in {out}" + (f", {failed:,} of them have the mask itself" if failed else ""))
+
+
+def _fill_cache(
+    corpus: str, purpose: str, columns: tuple[str, str], fill: "Callable[[Iterable[str], OnBatch], tuple[int, int]]"
+) -> tuple[int, int]:
+    """Fill a cache with all training sentences of a corpus, and show the progress."""
+    from outspan.data.sets import check_data_holds, load
     from outspan.text.segments import sentences
     from outspan.training import Progress, Stopped
 
-    data = load(corpus, columns=(text_column, label_column))  # a name that does not exist is refused here
-    check_data_holds(corpus, "texts", "back-translation")
+    data = load(corpus, columns=columns)  # a name that does not exist is refused here
+    check_data_holds(corpus, "texts", purpose)
     texts = cast("Documents", data.train).texts
     with training_progress() as on_step:
 
@@ -52,7 +91,4 @@ def backtranslate_command(
                 raise Stopped(f"stopped after {done:,} of {total:,} sentences; run the same command again to resume")
             return None
 
-        count, failed = backtranslate(
-            (sentence for text in texts for sentence in sentences(text)), out, engine=engine, pair=pair, on_batch=show
-        )
-    echo(f"{count:,} sentences in {out}" + (f", {failed:,} of them could not be translated" if failed else ""))
+        return fill((sentence for text in texts for sentence in sentences(text)), show)

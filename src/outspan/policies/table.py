@@ -260,9 +260,10 @@ def check_noun(recipe: Recipe, noun: str) -> None:
             raise ValueError(f"transform {name!r} is not for {noun}: use one of {', '.join(BY_NOUN[noun])}")
         if BY_NOUN[noun][name].needs == "wordnet":
             open_wordnet(recipe.wordnet)  # refuses a folder without it
-        if BY_NOUN[noun][name].needs == "cache" and not recipe.cache:
-            command = "`outspan text backtranslate CORPUS -o cache.jsonl`, then `--set cache=cache.jsonl`"
-            raise ValueError(f"transform {name!r} needs a cache of translated sentences: run {command}")
+        command = {"cache": "backtranslate CORPUS", "proposals": "propose CORPUS --model MODEL"}.get(BY_NOUN[noun][name].needs)
+        if command is not None and not recipe.cache:
+            how = f"run `outspan text {command} -o cache.jsonl`, then `--set cache=cache.jsonl`"
+            raise ValueError(f"transform {name!r} needs a cache of sentences: {how}")
 
 
 def ignored_keys(keys: Iterable[str], policy: str) -> list[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from outspan.text.documents import Documents as Documents
     from outspan.text.executor import PadTokens as PadTokens
     from outspan.text.executor import apply as apply
+    from outspan.text.masked import propose_words as propose_words
     from outspan.text.models import Classifier as Classifier
     from outspan.text.models import load_classifier as load_classifier
     from outspan.text.models import load_tokenizer as load_tokenizer
@@ -39,6 +40,7 @@ _MODULES = {
     "encode": "tokens",
     "load_classifier": "models",
     "load_tokenizer": "models",
+    "propose_words": "masked",
     "read_cache": "backtranslation",
     "sentences": "segments",
     "tokenize": "tokenized",
@@ -56,6 +58,7 @@ __all__ = [
     "encode",
     "load_classifier",
     "load_tokenizer",
+    "propose_words",
     "read_cache",
     "sentences",
     "tokenize",

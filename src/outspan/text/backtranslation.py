@@ -1,6 +1,5 @@
 """Back-translation: engines behind one call, and the cache of sentences that training reads."""
 
-import json
 import os
 import re
 import select
@@ -10,26 +9,16 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from outspan.messages import first_line, unknown
+from outspan.text.cache import Engine, OnBatch, fill_cache, read_sentences
 
-_AT_ONCE = 200  # number of sentences that are written to the cache together
 _IN_FLIGHT = 64  # number of sentences that may be inside the pipelines when one dies
 _TIMEOUT = 60  # seconds without an answer after which a pipeline counts as dead
 _MAX_FAILURES = 3  # number of failures in a row after which a pipeline is tested
-
-
-@runtime_checkable
-class Engine(Protocol):
-    """Translates sentences to another language and back, in order. The result is None for a sentence that failed."""
-
-    def __call__(self, sentences: Sequence[str]) -> Iterator[str | None]: ...
-
-    def close(self) -> None: ...
 
 
 class Apertium:
@@ -207,33 +196,14 @@ def backtranslate(
     *,
     engine: str = "apertium",
     pair: str = "eng-spa",
-    on_batch: Callable[[int, int], bool | None] = lambda done, total: None,
+    on_batch: OnBatch = lambda done, total: None,
 ) -> tuple[int, int]:
     """Translate the sentences that the cache does not have. Return how many sentences it has, and how many of them failed.
 
     Translations are appended to the cache, so that a crash loses none that was written. `on_batch` is called with the number of
     sentences done and their total. If it returns True, the work stops.
     """
-    requested = list(dict.fromkeys(sentences))
-    head = {"engine": engine, "pair": pair}
-    translations = read_cache(out, head) if out.exists() else {}
-    missing = [sentence for sentence in requested if translations.get(sentence) is None]
-    done = len(requested) - len(missing)
-    if missing:
-        translate = open_engine(engine, pair)  # before the cache is created, because the engine may be refused
-        out.parent.mkdir(parents=True, exist_ok=True)
-        _repair(out, head)
-        try:
-            pairs = zip(missing, translate(missing), strict=True)
-            while chunk := list(islice(pairs, _AT_ONCE)):
-                _append(out, [{"text": text, "back": back} for text, back in chunk])
-                translations |= chunk
-                done += len(chunk)
-                if on_batch(done, len(requested)):
-                    break
-        finally:
-            translate.close()
-    return len(translations), sum(back is None for back in translations.values())
+    return fill_cache(sentences, out, {"engine": engine, "pair": pair}, lambda: open_engine(engine, pair), on_batch)
 
 
 def read_cache(path: Path, head: Mapping[str, str] | None = None) -> dict[str, str | None]:
@@ -241,41 +211,4 @@ def read_cache(path: Path, head: Mapping[str, str] | None = None) -> dict[str, s
 
     With `head` the cache must be of that engine and pair, or hold only a part of its first line.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}; `outspan text backtranslate` makes a cache") from None
-    translations: dict[str, str | None] = {}
-    if len(lines) == 1 and (head is None or not json.dumps(head).encode().startswith(lines[0])):
-        raise ValueError(f"{path}: not a cache of back-translations (it has no whole line)")
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            row = json.loads(line)
-            if number == 1:
-                stored = {"engine": str(row["engine"]), "pair": str(row["pair"])}
-                if head is not None and stored != dict(head):
-                    raise ValueError(
-                        f"made by {stored['engine']} for {stored['pair']}, not by {head['engine']} for {head['pair']}"
-                    )
-                continue
-            translations[str(row["text"])] = None if row["back"] is None else str(row["back"])
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"{path}, line {number}: not a cache of back-translations ({error})") from None
-    return translations
-
-
-def _append(path: Path, rows: Iterable[Mapping[str, str | None]]) -> None:
-    with open(path, "a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _repair(path: Path, head: Mapping[str, str]) -> None:
-    """Remove the line that a crash left incomplete, and write the first line of a new cache."""
-    data = path.read_bytes() if path.exists() else b""
-    size = data.rfind(b"\n") + 1
-    if size < len(data):
-        os.truncate(path, size)
-    if not size:
-        _append(path, [head])
+    return {text: back if back is None else str(back) for text, back in read_sentences(path, head).items()}

@@ -12,6 +12,7 @@ from torch import Tensor
 from outspan.config import Recipe
 from outspan.shapes import Labels
 from outspan.text.backtranslation import read_cache
+from outspan.text.cache import read_sentences
 from outspan.text.models import load_tokenizer
 from outspan.text.token_files import tokenize
 from outspan.text.tokens import Encoded, Tokenizer, encode
@@ -67,12 +68,11 @@ class Documents:
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> Encoded:
         """Return the documents tokenized for the recipe's model. With `train` also what text operations need."""
-        names = TEXT_SETS.get(recipe.transforms, recipe.transforms.split(","))
-        has_synonyms = any(
-            TEXT_TRANSFORMS[name.strip()].needs == "wordnet" for name in names if name.strip() in TEXT_TRANSFORMS
-        )
-        files = (recipe.cache, recipe.wordnet if has_synonyms else None) if train else ("", None)
-        return _tokenized(self, recipe.model, recipe.length, recipe.truncate, *files, train)
+        names = [name.strip() for name in TEXT_SETS.get(recipe.transforms, recipe.transforms.split(","))]
+        needs = {TEXT_TRANSFORMS[name].needs for name in names if name in TEXT_TRANSFORMS}
+        files = (recipe.cache, recipe.wordnet if "wordnet" in needs else None) if train else ("", None)
+        options = {"train": train, "has_proposals": train and "proposals" in needs}
+        return _tokenized(self, recipe.model, recipe.length, recipe.truncate, *files, **options)
 
     def keys(self) -> Iterator[str]:
         """Return the text of each document: equal texts are copies."""
@@ -85,10 +85,20 @@ class Documents:
 
 @lru_cache(maxsize=8)  # the seeds, policies and grid points of one process use the same tokens
 def _tokenized(
-    documents: Documents, model: str, length: int, truncate: str, cache: str, wordnet: str | None, train: bool
+    documents: Documents,
+    model: str,
+    length: int,
+    truncate: str,
+    cache: str,
+    wordnet: str | None,
+    *,
+    train: bool,
+    has_proposals: bool,
 ) -> Encoded:
     translations = read_cache(Path(cache)) if cache else None
+    proposals = read_sentences(Path(cache), masked=True) if cache and has_proposals else None
+    if not translations and cache and read_sentences(Path(cache), masked=True):
+        translations = None  # the cache has proposed words only
     options = {"length": length, "truncate": truncate, "cache": translations, "train": train, "wordnet": wordnet}
-    return encode(
-        documents, load_tokenizer(model), **options, tokenize=tokenize if documents.stores_tokens else Tokenizer.__call__
-    )
+    tokenize_texts = tokenize if documents.stores_tokens else Tokenizer.__call__
+    return encode(documents, load_tokenizer(model), **options, proposals=proposals, tokenize=tokenize_texts)

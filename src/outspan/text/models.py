@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from outspan.devices import default_device
 from outspan.messages import first_line, shown
 from outspan.shapes import Int64, Num
 from outspan.text.tokenizer import Tokenizer, wrap_tokenizer
@@ -92,6 +93,17 @@ def load_tokenizer(name: str) -> Tokenizer:
     loaded, transformers = load_published_tokenizer(name), _transformers(name)
     config = _load(name, lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=False))
     return _load(name, lambda: wrap_tokenizer(loaded.backend_tokenizer, _padding(name, config)))
+
+
+def load_mask_model(name: str) -> tuple[Any, Any]:
+    """Return the tokenizer and the masked language model of a name or folder, on the default device."""
+    tokenizer, transformers = load_published_tokenizer(name), _transformers(name)
+    options = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32, "output_loading_info": True}
+    model, loaded = _load(name, lambda: transformers.AutoModelForMaskedLM.from_pretrained(name, **options))
+    if missing := loaded["missing_keys"]:
+        how = "use one such as google-bert/bert-base-uncased"
+        raise ValueError(f"model {shown(name)} is no masked language model (its weights have no {min(missing)}): {how}")
+    return tokenizer, model.eval().to(default_device())
 
 
 def refuse_pickles(name: str) -> None:

@@ -112,8 +112,8 @@ def _plan(names: Sequence[str], levels: Sequence[float], count: int, rows: Seque
     if len(names) != len(levels):
         raise ValueError(f"levels must have one number per transform, got {len(levels)} for {len(names)}")
     for name in names:
-        if find(name, TEXT_TRANSFORMS).needs == "cache":
-            raise ValueError(f"{name} needs a cache of translated sentences: it cannot be shown here")
+        if find(name, TEXT_TRANSFORMS).needs in ("cache", "proposals"):
+            raise ValueError(f"{name} needs a cache of sentences, which is for training: it cannot be applied here")
     if rows is not None and len(rows) != count:
         raise ValueError(f"rows must have one number per text, got {len(rows)} for {count} texts")
     generators = (rng.generator(seed, "apply", row) for row in (range(count) if rows is None else rows))

@@ -37,7 +37,7 @@ def encode_ids(
 
     `rows` are the tokens of each document, without special tokens at the ends and without padding.
     """
-    texts = _surfaces(sorted({token for row in rows for token in row}), tokenizer)
+    texts = surfaces(sorted({token for row in rows for token in row}), tokenizer)
     counts, encodings, flat = [], [], []
     for row in rows:
         parts = _divide(row, [texts[token] for token in row])
@@ -55,7 +55,7 @@ def encode_ids(
     return assemble(tokenized, labels, tokenizer, builder, length=length, truncate=truncate, wordnet=wordnet)
 
 
-def _surfaces(tokens: Sequence[int], tokenizer: Tokenizer) -> dict[int, str]:
+def surfaces(tokens: Sequence[int], tokenizer: Tokenizer) -> dict[int, str]:
     """Return the text of each token as it is written after another word, so with the space before it."""
     anchor = tokenizer.backend.encode(_ANCHOR, add_special_tokens=False).ids
     between = ([*anchor, token, anchor[-1]] for token in tokens)  # some decoders remove spaces at the end

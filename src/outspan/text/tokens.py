@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from outspan.config import Recipe
+from outspan.files import Json
 from outspan.shapes import Labels
+from outspan.text.proposals import find_proposals
 from outspan.text.segments import sentences
 from outspan.text.tokenizer import Tokenizer
 from outspan.text.word_weights import decisive_words, weigh_words
@@ -183,18 +185,20 @@ def encode(
     cache: Mapping[str, str | None] | None = None,
     train: bool = True,
     wordnet: str | None = None,
+    proposals: Mapping[str, Json] | None = None,
     tokenize: Callable[[Tokenizer, Sequence[str], VocabularyBuilder | None], tuple[np.ndarray, ...]] = Tokenizer.__call__,
 ) -> Encoded:
     """Tokenize documents. For `train` also compute the weights of words, and add back-translations from a cache.
 
-    `wordnet` is the folder of WordNet, "" for where Debian installs it. With None it is opened when synonyms are needed.
-    `tokenize` calls the tokenizer, or reads its tokens from a file.
+    `proposals` are the words that a masked language model proposes for each word of a sentence. `wordnet` is the folder of
+    WordNet, "" for where Debian installs it. With None it is opened when synonyms are needed. `tokenize` calls the tokenizer,
+    or reads its tokens from a file.
     """
     builder = VocabularyBuilder() if train else None
     parts = [sentences(text) for text in documents.texts]
     flat = [" " * (i > 0) + sentence for part in parts for i, sentence in enumerate(part)]  # some tokenizers see the space
     tokenized = TokenizedSentences([len(part) for part in parts], flat, *tokenize(tokenizer, flat, builder))
-    options = {"length": length, "truncate": truncate, "cache": cache, "wordnet": wordnet}
+    options = {"length": length, "truncate": truncate, "cache": cache, "wordnet": wordnet, "proposals": proposals}
     return assemble(tokenized, documents.labels, tokenizer, builder, **options)
 
 
@@ -218,6 +222,7 @@ def assemble(
     truncate: str = "tail",
     cache: Mapping[str, str | None] | None = None,
     wordnet: str | None = None,
+    proposals: Mapping[str, Json] | None = None,
 ) -> Encoded:
     """Return tokenized sentences as a split. `builder` has their words; None for documents for testing."""
     counts, flat, tokens, ends, whole = tokenized
@@ -242,8 +247,11 @@ def assemble(
         replacements, weights = weigh_words(tokenizer, tokens, whole, document, count, documents)
         protected = decisive_words(tokens, whole, labels.numpy()[document % documents], len(tokenizer.wordlike))
         dictionary = "" if wordnet is None else open_wordnet(wordnet).digest
-        options = {"synonyms": lambda word: open_wordnet(wordnet or "").synonyms(word), "dictionary": dictionary}
-        bank = Bank(lambda texts: tokenizer(texts)[:2], builder.build(), len(tokens), **options)
+        vocabulary = builder.build()
+        proposed = None if proposals is None else find_proposals(flat, ends, vocabulary, proposals)
+        options: dict[str, Any] = {"dictionary": dictionary + (proposed.digest if proposed else ""), "proposals": proposed}
+        options |= {"synonyms": lambda word: open_wordnet(wordnet or "").synonyms(word)}
+        bank = Bank(lambda texts: tokenizer(texts)[:2], vocabulary, len(tokens), **options)
     corpus = Corpus(tokenizer, tokens, weights, spans, starts, replacements, cache is not None, bank, protected)
     return Encoded(corpus, np.arange(documents), labels, length, truncate)
 

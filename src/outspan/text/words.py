@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -125,6 +125,16 @@ def _hash_spans(tokens: np.ndarray, first: np.ndarray) -> np.ndarray:
     return np.add.reduceat(mixed(tokens.astype(np.uint64) << np.uint64(20) ^ place), first)
 
 
+@runtime_checkable
+class Proposals(Protocol):
+    """The words that a masked language model proposes for each word of the corpus."""
+
+    @property
+    def words(self) -> list[str]: ...
+
+    def find(self, units: Units) -> tuple[np.ndarray, np.ndarray]: ...
+
+
 class Bank:
     """Tokens that operations insert. They follow those of the corpus: position P is the first of the bank."""
 
@@ -136,12 +146,15 @@ class Bank:
         *,
         synonyms: Callable[[str], list[str]],
         dictionary: str = "",
+        proposals: Proposals | None = None,
     ) -> None:
         self._tokenize, self.vocabulary, self._offset, self._synonyms = tokenize, vocabulary, size, synonyms
-        self.dictionary = dictionary  # the digest of the synonyms
+        self.dictionary = dictionary  # the digest of the synonyms, and of the words that a masked language model proposes
+        self._proposals = proposals
         self._parts = _Growing(np.empty(0, np.int32))
         self._tables: dict[str, _Table] = {}
         self._marks: np.ndarray | None = None
+        self._proposed: np.ndarray | None = None
         (plain, _), (spaced, _), (capital, _) = tokenize(["a"]), tokenize([" a"]), tokenize(["A"])
         self.sees_spaces = not np.array_equal(plain, spaced)
         self.sees_case = not np.array_equal(plain, capital)
@@ -156,6 +169,15 @@ class Bank:
         if self._marks is None:
             self._marks = self._add([f" {mark}" for mark in MARKS])
         return self._marks
+
+    def proposals(self, units: Units) -> tuple[np.ndarray, np.ndarray]:
+        """Return the words that a masked language model proposes for each unit, as `spellings` does."""
+        if self._proposals is None:
+            raise ValueError("masked_replacement needs a cache of proposed words: see `outspan text propose --help`")
+        if self._proposed is None:
+            self._proposed = np.append(self._add(self._proposals.words), [[0, 0]], axis=0)
+        numbers, counts = self._proposals.find(units)
+        return self._proposed[numbers], counts
 
     def spellings(self, name: str, units: Units) -> tuple[np.ndarray, np.ndarray]:
         """Return other spellings of each unit, int64 [U, K, 2], and how many of the K are there, int64 [U]."""

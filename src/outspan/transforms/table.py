@@ -25,9 +25,8 @@ class Transform:
     placed: bool = False  # takes `place`
     fills: bool = False  # takes `fill`
     stage: str = "tokens"  # of text only: what it changes: "sentences", before documents are truncated, "words" or "tokens"
-    needs: str = (
-        ""  # of text only: "cache", the file of back-translated sentences, "wordnet", or "case", a tokenizer that sees it
-    )
+    # Of text only: "cache", translations in it; "proposals", words in it; "wordnet"; "case", a tokenizer that sees it.
+    needs: str = ""
     label_weight: Callable[..., Tensor] | None = None  # of mixing transforms: the partner's weight in the label
 
     @property
@@ -100,6 +99,7 @@ TEXT_TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
         "synonym_replacement": _of_text(word_ops.synonym_replacement, 0.2, "fraction of words", needs="wordnet"),
         "word_insertion": _of_text(word_ops.word_insertion, 0.2, "insertions / words", needs="wordnet"),
         "punctuation_insertion": _of_text(word_ops.punctuation_insertion, 1 / 3, "most marks / words"),
+        "masked_replacement": _of_text(word_ops.masked_replacement, 0.3, "fraction of words", needs="proposals"),
         "keyboard_typos": _of_text(word_ops.keyboard_typos, 0.2, "fraction of words"),
         "ocr_errors": _of_text(word_ops.ocr_errors, 0.2, "fraction of words"),
         "casing": _of_text(word_ops.casing, 0.2, "fraction of words", needs="case"),

@@ -60,6 +60,10 @@ class Bank(Protocol):
         """Return other spellings of each unit, int64 [U, K, 2], and how many of the K are there, int64 [U]."""
         ...
 
+    def proposals(self, units: Units) -> tuple[np.ndarray, np.ndarray]:
+        """Return the words that a masked language model proposes for each unit, as `spellings` does."""
+        ...
+
     def marks(self) -> np.ndarray:
         """Return the spans of the six punctuation marks . ; ? : ! and the comma, int64 [6, 2]."""
         ...
@@ -139,6 +143,13 @@ def word_insertion(units: Units, context: WordContext, fraction: np.ndarray, see
     return units.insert(at[order], rows[order], inserted[order], CHANGED)
 
 
+def masked_replacement(units: Units, context: WordContext, probability: np.ndarray, seeds: np.ndarray) -> Units:
+    """Replace words by others that a masked language model proposes, each with `probability` (arXiv:1805.06201, with BERT
+    arXiv:1812.06705). 0 is the identity.
+    """
+    return _replace(units, *context.bank.proposals(units), probability, seeds)
+
+
 def keyboard_typos(units: Units, context: WordContext, probability: np.ndarray, seeds: np.ndarray) -> Units:
     """Replace a letter by that of an adjacent key, in each word with `probability` (arXiv:1711.02173). 0 is the identity."""
     return _respell("typos", units, context, probability, seeds)
@@ -156,7 +167,11 @@ def casing(units: Units, context: WordContext, probability: np.ndarray, seeds: n
 
 def _respell(name: str, units: Units, context: WordContext, probability: np.ndarray, seeds: np.ndarray) -> Units:
     """Replace each word that has other spellings by one of them, with `probability`."""
-    spans, known = context.bank.spellings(name, units)
+    return _replace(units, *context.bank.spellings(name, units), probability, seeds)
+
+
+def _replace(units: Units, spans: np.ndarray, known: np.ndarray, probability: np.ndarray, seeds: np.ndarray) -> Units:
+    """Replace each unit that has other spans by one of them, with `probability`."""
     bits = noise_at(seeds[units.rows], units.numbers())
     at = np.flatnonzero((known > 0) & (unit_interval(bits >> _HIGH) < probability[units.rows]))
     return units.respell(at, _pick(spans, known, at, bits[at] & _LOW))

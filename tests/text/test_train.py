@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 
+import outspan
 from outspan.comparison.grid import build_grid, grid_search
 from outspan.config import DEFAULTS, KEYS, Recipe, build_recipe, read_recipe, with_values, write_recipe
 from outspan.data.sets import load, noun_of
@@ -342,3 +344,22 @@ def test_trackers_get_metrics_of_texts_without_examples(corpus, tiny_model, tmp_
     reports = []
     train(small(corpus, tiny_model, policy="random", epochs=1), out=tmp_path / "run", track=reports.append)
     assert [(report.metrics["epoch"], report.examples) for report in reports] == [(0, ())]
+
+
+def test_texts_with_several_labels(tiny_model, tmp_path):
+    """They are trained on with all transforms that need labels, and the macro F1 is that of scikit-learn."""
+    texts = {"train": make_reviews(64), "test": make_reviews(40, 1)}
+    for name, reviews in texts.items():
+        rows = [
+            {"text": text, "label": ["good" if label else "bad"] + ["music"] * ("music" in text)} for text, label in reviews
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    keys = {"data": str(tmp_path), "model": str(tiny_model), "length": 48, "device": "cpu", "label_separator": ";"}
+    options = {"policy": "uncertain", "transforms": "word_swap,protected_replacement", "epochs": 2, "lr": 0.02, "batch": 16}
+    outspan.train(**keys, **options, out=tmp_path / "run")
+    metrics = outspan.evaluate(tmp_path / "run").metrics
+    predicted = outspan.predict(tmp_path / "run", [text for text, _ in texts["test"]])
+    found = [[name in row for name in predicted.class_names] for row in predicted.labels()]
+    expected = [[label == 0, label == 1, "music" in text] for text, label in texts["test"]]
+    assert predicted.class_names == ("bad", "good", "music")
+    assert metrics.macro_f1 == pytest.approx(f1_score(expected, found, average="macro", zero_division=0))

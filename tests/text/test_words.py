@@ -168,6 +168,16 @@ def test_decisive_words_are_protected(tokenizer):
     assert (protected == np.array([False, False, False, True, False])).all()
 
 
+def test_words_that_tell_one_of_several_labels_are_protected(tokenizer):
+    texts = ["the film was wonderful ."] * 30 + ["the film was awful ."] * 30
+    both = torch.tensor([[True, False]] * 30 + [[False, True]] * 30)
+    split = encode(Documents(texts, both), tokenizer, length=16)
+    assert split.corpus.protected.reshape(60, 5).all(axis=0).tolist() == [False, False, False, True, False]
+    some = encode(Documents(texts, both & torch.tensor([True, False])), tokenizer, length=16)  # the others have no label
+    assert some.corpus.protected.reshape(60, 5)[:30, 3].all()
+    assert not some.corpus.protected.reshape(60, 5)[30:].any()
+
+
 def test_operations_on_words_need_training_documents(cased):
     split = encode(Documents(["a film"], torch.tensor([0])), cased, length=16, train=False)
     passages = next(split.batches([torch.arange(1)], torch.device("cpu")))[0]

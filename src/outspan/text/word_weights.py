@@ -49,19 +49,20 @@ def weigh_words(
 
 
 def decisive_words(tokens: np.ndarray, whole: np.ndarray, labels: np.ndarray, size: int) -> np.ndarray:
-    """Return which tokens are words that tell the label, bool [P]. `labels` are those of each token's document.
+    """Return which tokens are words that tell the label, bool [P]. `labels`, [P] or [P, classes], are of each token's document.
 
     A word tells the label if it is more frequent in a class than in the others: its log odds ratio, with a prior of the word's
     frequency in all classes, is at least 3 standard errors (Monroe, Colaresi and Quinn, doi:10.1093/pan/mpn018).
     """
-    classes = int(labels.max(initial=0)) + 1
-    counts = (
-        np.bincount(labels[whole] * size + tokens[whole], minlength=classes * size).reshape(classes, size).astype(np.float64)
-    )
-    prior, total = counts.sum(0) + 0.01, counts.sum() + 0.01 * size
+    words, chosen = tokens[whole], labels[whole]
+    rows, members = np.nonzero(chosen) if labels.ndim == 2 else (np.arange(len(words)), chosen)
+    classes = labels.shape[1] if labels.ndim == 2 else int(labels.max(initial=0)) + 1
+    counts = np.bincount(members * size + words[rows], minlength=classes * size).reshape(classes, size).astype(np.float64)
+    every = np.bincount(words, minlength=size)
+    prior, total = every + 0.01, every.sum() + 0.01 * size
     decisive = np.zeros(size, dtype=bool)
     for inside in counts:
-        one, other = inside + prior, counts.sum(0) - inside + prior
-        odds = np.log(one / (inside.sum() + total - one)) - np.log(other / (counts.sum() - inside.sum() + total - other))
+        one, other = inside + prior, every - inside + prior
+        odds = np.log(one / (inside.sum() + total - one)) - np.log(other / (every.sum() - inside.sum() + total - other))
         decisive |= odds / np.sqrt(1 / one + 1 / other) >= _DECISIVE
     return decisive[tokens] & whole

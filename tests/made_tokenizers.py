@@ -50,6 +50,15 @@ KINDS = {
 }
 
 
+# The templates of pairs, of the tokenizers that have them.
+PAIRS = {
+    "WordPiece": "<s> $A </s> $B:1 </s>:1",
+    "byte-level BPE": "<s> $A </s> </s> $B </s>",
+    "Unigram of T5": "$A </s> $B </s>",
+    "Unigram of XLM-R": "<s> $A </s> </s> $B </s>",
+}
+
+
 def build(kind: str):
     """Return a tokenizer of transformers."""
     backend, trainer, template = KINDS[kind]()
@@ -57,7 +66,7 @@ def build(kind: str):
     if kind == "BPE of Llama":
         backend.pre_tokenizer = None
     special = [(token, SPECIAL.index(token)) for token in ("<s>", "</s>")]
-    backend.post_processor = processors.TemplateProcessing(single=template, special_tokens=special)
+    backend.post_processor = processors.TemplateProcessing(single=template, pair=PAIRS.get(kind), special_tokens=special)
     names = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     from transformers import PreTrainedTokenizerFast
 

@@ -24,7 +24,7 @@ def test_strings_and_files_give_the_same_predictions(corpus, tiny_model, tmp_pat
     assert torch.allclose(of_file.probabilities[0].cpu(), result.probabilities[0], atol=1e-5)
     with pytest.raises(ValueError, match=r"texts must be a list of strings, or paths of \.txt files, got str"):
         outspan.predict(tmp_path / "run", "A good film.", device="cpu")
-    with pytest.raises(ValueError, match="texts must be strings that are not empty, got '' at position 1"):
+    with pytest.raises(ValueError, match="texts must be strings that are not empty, or pairs of them, got '' at position 1"):
         outspan.predict(tmp_path / "run", ["A good film.", ""], device="cpu")
 
 

@@ -77,7 +77,7 @@ def _fill_cache(
 ) -> tuple[int, int]:
     """Fill a cache with all training sentences of a corpus, and show the progress."""
     from outspan.data.sets import check_data_holds, load
-    from outspan.text.segments import sentences
+    from outspan.text.segments import PAIR, sentences
     from outspan.training import Progress, Stopped
 
     data = load(corpus, columns=columns)  # a name that does not exist is refused here
@@ -91,4 +91,4 @@ def _fill_cache(
                 raise Stopped(f"stopped after {done:,} of {total:,} sentences; run the same command again to resume")
             return None
 
-        return fill((sentence for text in texts for sentence in sentences(text)), show)
+        return fill((sentence for text in texts for part in text.split(PAIR) for sentence in sentences(part)), show)

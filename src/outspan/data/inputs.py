@@ -15,9 +15,11 @@ from outspan.config import Recipe
 from outspan.data.decode import Pixels, read_fitted
 from outspan.data.folders import SUFFIXES, files_below
 from outspan.data.splits import InMemory, Samples, Split
+from outspan.data.table_labels import text_columns
 from outspan.data.tables import is_table, read_text, read_text_column
 from outspan.messages import shown
 from outspan.text.documents import Documents
+from outspan.text.segments import PAIR
 
 
 class Place(NamedTuple):
@@ -41,6 +43,8 @@ class _Format:
 def _read_texts(path: Path, shape: tuple[int, ...], recipe: Recipe) -> list[str]:
     if is_table(path):
         return read_text_column(path, recipe.text_column)
+    if len(text_columns(recipe.text_column)) == 2:
+        raise ValueError(f"{path}: the model takes pairs of texts: use a table with the columns {recipe.text_column}")
     if path.suffix.lower() == ".json":
         raise ValueError(f"{path}: not a table that predict reads: write JSON lines (.jsonl), CSV or TSV")
     return [read_text(path)]
@@ -74,10 +78,13 @@ def _convert_texts(inputs: Any, shape: tuple[int, ...]) -> list[str] | None:
         return None
     if not inputs or isinstance(inputs[0], Path):
         return None
+    texts = []
     for i, text in enumerate(inputs):
-        if not isinstance(text, str) or not text.strip():
-            raise ValueError(f"texts must be strings that are not empty, got {shown(text)} at position {i}")
-    return list(inputs)
+        parts = [text] if isinstance(text, str) else list(text) if isinstance(text, tuple | list) and len(text) == 2 else [""]
+        if not all(isinstance(part, str) and part.strip() for part in parts):
+            raise ValueError(f"texts must be strings that are not empty, or pairs of them, got {shown(text)} at position {i}")
+        texts.append(PAIR.join(part.replace(PAIR, " ") for part in parts))
+    return texts
 
 
 _FORMATS: Mapping[str, _Format] = MappingProxyType(

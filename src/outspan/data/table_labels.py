@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from outspan.messages import shown
+from outspan.text.segments import PAIR
 
 _MAX_CLASSES = 1_000
 _MAX_NUMBERS = 50  # different numbers that are not 0, 1, 2, …, or 1, 2, 3, …; more are a quantity, not classes
@@ -39,6 +40,11 @@ class Columns:
     separator: str = ""  # between the labels in the column; "": one label
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The names of the columns with texts: two for pairs."""
+        return text_columns(self.text)
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The names of the columns with labels."""
         return tuple(name.strip() for name in self.label.split(","))
@@ -63,13 +69,24 @@ class Columns:
         return _NEXT.join(chosen)
 
 
+def text_columns(names: str) -> tuple[str, ...]:
+    """Return the column of the texts, or the two columns of pairs, which are separated by a comma."""
+    columns = tuple(name.strip() for name in names.split(","))
+    if len(columns) > 2 or not all(columns) or len({*columns}) < len(columns):
+        raise ValueError(
+            f"text_column must be one column, or the two columns of pairs, such as premise,hypothesis, got {shown(names)}"
+        )
+    return columns
+
+
 def drop_bad_rows(path: Path, rows: list[Row], columns: Columns, skip_bad: int) -> list[Row]:
     """Return the rows that have a text and a label. More than `skip_bad` others raise one error that names them."""
-    no_text = [row for row in rows if not row.content.strip()]
-    no_label = [row for row in rows if not (row.label.strip() or columns.is_multi_label)]
-    bad = {row.where for row in (*no_text, *no_label)}
+    without = [(columns.label, [row for row in rows if not (row.label.strip() or columns.is_multi_label)])]
+    for number, column in reversed([*enumerate(columns.texts)]):
+        without.insert(0, (column, [row for row in rows if not row.content.split(PAIR)[number].strip()]))
+    bad = {row.where for _, some in without for row in some}
     parts = []
-    for column, some in ((columns.text, no_text), (columns.label, no_label)):
+    for column, some in without:
         lines = [row.where.rpartition(" ")[2] for row in some]
         parts += [
             f"{len(some):,} of {len(rows):,} rows have nothing in the column {column!r}, lines {show_names(lines)}"

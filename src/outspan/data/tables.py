@@ -8,7 +8,7 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -24,10 +24,12 @@ from outspan.data.table_labels import (
     find_classes,
     is_number,
     show_names,
+    text_columns,
 )
 from outspan.files import Json, check_regular
 from outspan.messages import shown
 from outspan.text.documents import Documents
+from outspan.text.segments import PAIR
 
 TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
@@ -173,18 +175,17 @@ def _raw_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
 
 def _rows(path: Path, columns: Columns) -> Iterator[Row]:
     """Return the rows of a table, each with its place for error messages."""
-    first, text = None, columns.text
+    first = None
     for where, row in _raw_rows(path):
-        for column in (text, *columns.labels):
+        for column in (*columns.texts, *columns.labels):
             if column not in row:
-                option = "text_column" if column == text else "label_column"
+                option = "text_column" if column in columns.texts else "label_column"
                 known = show_names(list(row)) or "none"
                 raise ValueError(f"{where}: no column {shown(column)} (it has {known}); set {option} to another")
             if row[column] is None and columns.is_multi_label:
                 raise ValueError(f"{where}: nothing in the column {column!r}")
-        content, value = ("" if row[column] is None else row[column] for column in (text, columns.labels[0]))
-        if not isinstance(content, str):
-            raise ValueError(f"{where}: the column {text!r} must be text, got {type(content).__name__}")
+        content, value = _join_texts(where, row, columns.texts), row[columns.labels[0]]
+        value = "" if value is None else value
         if isinstance(value, list) and columns.separator:
             value = columns.separator.join(map(str, value))
         _check_label(where, columns.label, value)
@@ -198,7 +199,15 @@ def _rows(path: Path, columns: Columns) -> Iterator[Row]:
             raise ValueError(f"{where}: half a character (a lone surrogate)") from None
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # 1.0 is the same class as 1
-        yield Row(where, clean(content), columns.join(where, row, str(value).strip()))
+        yield Row(where, content, columns.join(where, row, str(value).strip()))
+
+
+def _join_texts(where: str, row: Mapping[str, Json], columns: Sequence[str]) -> str:
+    """Return the text of a row, or both texts of a pair in one string."""
+    for column in columns:
+        if not isinstance(row[column], str | None):
+            raise ValueError(f"{where}: the column {column!r} must be text, got {type(row[column]).__name__}")
+    return PAIR.join(clean(str(row[column] or "")) for column in columns)
 
 
 def _check_label(where: str, column: str, label: Json) -> None:
@@ -261,13 +270,13 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict[str,
 
 def read_text_column(path: Path, column: str) -> list[str]:
     """Return the texts of a table, row by row. Its labels are not read. All rows without a text are named in one error."""
-    texts, bad = [], []
+    texts, bad, columns = [], [], text_columns(column)
     for where, row in _raw_rows(path):
-        if column not in row:
-            raise ValueError(f"{where}: no column {shown(column)} (it has {show_names(list(row)) or 'none'})")
-        text = row[column]
-        texts.append(clean(text) if isinstance(text, str) else "")
-        if not texts[-1].strip():
+        if missing := [name for name in columns if name not in row]:
+            raise ValueError(f"{where}: no column {shown(missing[0])} (it has {show_names(list(row)) or 'none'})")
+        parts = [clean(text) if isinstance(text := row[name], str) else "" for name in columns]
+        texts.append(PAIR.join(parts))
+        if not all(part.strip() for part in parts):
             bad.append(where.rpartition(" ")[2])
     if bad:
         lines = ", ".join(bad[:10]) + (", …" if len(bad) > 10 else "")

@@ -22,6 +22,7 @@ from outspan.messages import first_line, shown
 from outspan.models.outputs import read_logits
 from outspan.policies.objectives import objective_for
 from outspan.shapes import Float32, Int64, UInt8
+from outspan.text.pairs import part_types
 from outspan.training.evaluation_data import load_evaluation_data, use_splits
 from outspan.training.trained import Trained
 
@@ -56,11 +57,13 @@ class _TextGraph(nn.Module):
         super().__init__()
         self.model, self.probabilities = _text_model(run), objective_for(multi_label=run.multi_label).probabilities
         self.padding: Any = run.model.padding
+        self.separator: Any = run.model.separator
 
     def forward(self, tokens: Int64[Tensor, "B T"]) -> Float32[Tensor, "B classes"]:
         """Return the probabilities of texts."""
         mask = (tokens != self.padding).long()
-        return self.probabilities(self.model(input_ids=tokens, attention_mask=mask).logits.float())
+        types = {} if self.separator is None else {"token_type_ids": part_types(tokens, self.separator, self.padding)}
+        return self.probabilities(self.model(input_ids=tokens, attention_mask=mask, **types).logits.float())
 
 
 def _text_model(run: Trained) -> Any:

@@ -14,6 +14,7 @@ from outspan.shapes import Labels
 from outspan.text.backtranslation import read_cache
 from outspan.text.cache import read_sentences
 from outspan.text.models import load_tokenizer
+from outspan.text.segments import PAIR
 from outspan.text.token_files import tokenize
 from outspan.text.tokens import Encoded, Tokenizer, encode
 from outspan.transforms.table import TEXT_SETS, TEXT_TRANSFORMS
@@ -21,7 +22,10 @@ from outspan.transforms.table import TEXT_SETS, TEXT_TRANSFORMS
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Texts and their labels, not yet tokenized. Equal texts and labels make equal documents, for the cache below."""
+    """Texts and their labels, not yet tokenized. Equal texts and labels make equal documents, for the cache below.
+
+    A pair of texts is one string, with a NUL between both.
+    """
 
     texts: Sequence[str] = field(repr=False)
     labels: Labels
@@ -68,6 +72,11 @@ class Documents:
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> Encoded:
         """Return the documents tokenized for the recipe's model. With `train` also what text operations need."""
+        is_pair = any(PAIR in text for text in self.texts)
+        if is_pair != ("," in recipe.text_column):
+            expected, got = ("single texts", "pairs of texts") if is_pair else ("pairs of texts", "single texts")
+            how = "for pairs it names two columns, such as premise,hypothesis, and each sample has two texts"
+            raise ValueError(f"text_column {recipe.text_column!r} is for {expected}, got {got}: {how}")
         names = [name.strip() for name in TEXT_SETS.get(recipe.transforms, recipe.transforms.split(","))]
         needs = {TEXT_TRANSFORMS[name].needs for name in names if name in TEXT_TRANSFORMS}
         files = (recipe.cache, recipe.wordnet if "wordnet" in needs else None) if train else ("", None)

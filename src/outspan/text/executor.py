@@ -10,6 +10,7 @@ from torch import Tensor
 from outspan.devices import to_device
 from outspan.plan import Plan
 from outspan.shapes import Int64, describe
+from outspan.text.pairs import join_parts, plan_of_parts, rooms_of_parts
 from outspan.text.tokens import Encoded, Passages
 from outspan.text.word_stage import run_words, to_units
 from outspan.transforms.apply import check_plan
@@ -77,6 +78,8 @@ def _execute(passages: Passages, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """Return the tokens of the rows `plan.out`, [rows, longest], and their number per row."""
     split, corpus = passages.split, passages.split.corpus
     documents = passages.rows[plan.source.numpy()[plan.out.numpy()]]
+    if corpus.parts == 2:
+        plan, documents = plan_of_parts(plan), np.stack([2 * documents, 2 * documents + 1], axis=1).reshape(-1)
     counts = corpus.starts[documents + 1] - corpus.starts[documents]
     columns = np.arange(int(counts.max(initial=0)))
     context = Context(counts, corpus.replacements, has_translations=corpus.has_translations)
@@ -94,7 +97,8 @@ def _execute(passages: Passages, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
         inserted = positions >= len(corpus.tokens)
         tokens[inserted] = bank.tokens[positions[inserted] - len(corpus.tokens)]
     context = Context(lengths, corpus.replacements, positions, corpus.weights, corpus.has_translations, corpus.protected)
-    return _run_stage("tokens", plan, tokens, context), lengths
+    tokens = _run_stage("tokens", plan, tokens, context)
+    return (tokens, lengths) if corpus.parts == 1 else join_parts(tokens, lengths, corpus.tokenizer.between)
 
 
 def _stages(plan: Plan) -> set[str]:
@@ -154,10 +158,9 @@ def _truncated(
     split: Encoded, rows: np.ndarray, begin: np.ndarray, end: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions in spans of tokens, [rows, longest], truncated, and their number per row."""
-    tokenizer = split.corpus.tokenizer
-    room = split.length - len(tokenizer.before) - len(tokenizer.after)
     size = end - begin
     whole = np.bincount(rows, size, minlength=count).astype(np.int64)
+    room = np.full(count, split.room) if split.corpus.parts == 1 else rooms_of_parts(whole, split.room)
     # The tokens of all rows in one line: the position of a token is the start of its span plus its index in it.
     ends = np.cumsum(size)
     line = np.arange(int(size.sum())) + np.repeat(begin - (ends - size), size)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from outspan.devices import default_device
 from outspan.messages import first_line, shown
 from outspan.shapes import Int64, Num
+from outspan.text.pairs import part_types
 from outspan.text.tokenizer import Tokenizer, wrap_tokenizer
 
 _CONNECT_TIMEOUT = 5.0  # seconds
@@ -22,11 +23,14 @@ _TOKENS = 1 << 16  # number of tokens that are evaluated at once: candidates are
 
 
 class Classifier(nn.Module):
-    """A transformers model as a function of tokens: padding is masked, logits are returned."""
+    """A transformers model as a function of tokens: padding is masked, logits are returned.
 
-    def __init__(self, model: nn.Module, padding: int) -> None:
+    With a `separator`, the tokens after it have type 1 (`token_type_ids`), as in pairs of texts for BERT.
+    """
+
+    def __init__(self, model: nn.Module, padding: int, separator: int | None = None) -> None:
         super().__init__()
-        self.model, self.padding = model, padding
+        self.model, self.padding, self.separator = model, padding, separator
 
     def forward(self, tokens: Int64[Tensor, "B T"]) -> Num[Tensor, "B classes"]:
         """Return the logits. Without gradients, rows are evaluated in parts."""
@@ -36,7 +40,8 @@ class Classifier(nn.Module):
         return torch.cat([self._logits(part) for part in tokens.split(at_once)])
 
     def _logits(self, tokens: Tensor) -> Tensor:
-        return self.model(input_ids=tokens, attention_mask=(tokens != self.padding).long()).logits
+        types = {} if self.separator is None else {"token_type_ids": part_types(tokens, self.separator, self.padding)}
+        return self.model(input_ids=tokens, attention_mask=(tokens != self.padding).long(), **types).logits
 
 
 def load_classifier(name: str, classes: int, length: int) -> Classifier:
@@ -55,7 +60,7 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
         ),
     )  # fmt: skip
     _check_weights(name, model, {*loaded["missing_keys"], *(key for key, *_ in loaded["mismatched_keys"])})
-    classifier = Classifier(model.eval(), config.pad_token_id)
+    classifier = Classifier(model.eval(), config.pad_token_id, _find_separator(name, config))
     try:
         tokens = torch.full((2, length), int(config.pad_token_id == 0))
         tokens[:, -1] = getattr(config, "eos_token_id", None) or tokens[0, 0]  # some models look for the end
@@ -64,6 +69,16 @@ def load_classifier(name: str, classes: int, length: int) -> Classifier:
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"model {shown(name)} does not take texts of {length} tokens ({first_line(error)})") from None
     return classifier
+
+
+def _find_separator(name: str, config: Any) -> int | None:
+    """Return the token between the texts of a pair, for a model with token types."""
+    if (getattr(config, "type_vocab_size", None) or 0) < 2:
+        return None
+    try:
+        return load_tokenizer(name).separator
+    except ValueError:  # weights without a tokenizer
+        return None
 
 
 def _check_weights(name: str, model: Any, not_loaded: Set[str]) -> None:

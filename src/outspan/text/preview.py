@@ -14,6 +14,7 @@ from outspan.plan import Plan
 from outspan.text.documents import Documents
 from outspan.text.executor import Augmented, apply
 from outspan.text.models import load_tokenizer
+from outspan.text.segments import PAIR
 from outspan.text.token_ids import encode_ids
 from outspan.text.tokenized import adopt_tokenizer, read_ids
 from outspan.text.tokenizer import Tokenizer, wrap_tokenizer
@@ -54,6 +55,8 @@ def transform_texts(
     plan = _plan(names, levels, _count(texts, "texts"), rows, seed)
     if isinstance(texts, str) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         raise ValueError("texts must be a list of strings that are not empty")
+    if any(PAIR in text for text in texts):
+        raise ValueError("pairs of texts cannot be shown: name one of the two columns")
     own = adopt_tokenizer(tokenizer) if tokenizer is not None else load_tokenizer(model) if model else _make_tokenizer(texts)
     documents = Documents(list(texts), torch.arange(len(texts)) % 2)
     split = encode(documents, own, length=_LENGTH, wordnet=wordnet)

@@ -2,6 +2,7 @@
 
 import re
 
+PAIR = "\0"  # between the two texts of a pair
 _END = re.compile(r"""(?<![.!?…])[.!?…]+["'”\u2019)\]]*\s+|(?<!\s)\s*\n\s*""")  # a run is tried once, from its start
 _ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|vs|etc|e\.g|i\.e)|\b[A-Z])\.\s+$")
 

@@ -14,6 +14,8 @@ from torch.utils.data import Dataset
 from outspan.limits import check_whole
 from outspan.messages import first_line, shown
 from outspan.text.documents import Documents
+from outspan.text.pairs import part_types
+from outspan.text.segments import PAIR
 from outspan.text.token_ids import encode_ids
 from outspan.text.tokenizer import Tokenizer, wrap_tokenizer
 from outspan.text.tokens import Encoded, Passages, encode
@@ -60,8 +62,13 @@ class TokenizedTexts(Dataset):
         return Passages(self.texts, self.texts.rows[rows.cpu().numpy()], rows.device)
 
     def arguments(self, tokens: Tensor) -> dict[str, Tensor]:
-        """Return what the model takes: tokens, and a mask that is 0 for padding."""
-        return {"input_ids": tokens, "attention_mask": (tokens != self.texts.corpus.tokenizer.padding).long()}
+        """Return what the model takes: tokens, a mask that is 0 for padding, and for pairs the types of the tokens, if any."""
+        corpus = self.texts.corpus
+        separator, padding = corpus.tokenizer.separator, corpus.tokenizer.padding
+        arguments = {"input_ids": tokens, "attention_mask": (tokens != padding).long()}
+        if corpus.parts == 2 and separator is not None:
+            arguments["token_type_ids"] = part_types(tokens, separator, padding)
+        return arguments
 
 
 def tokenize(
@@ -69,7 +76,7 @@ def tokenize(
     tokenizer: Any,
     *,
     length: int,
-    text: str = "text",
+    text: str | tuple[str, str] = "text",
     label: str = "label",
     truncate: str = "head",
     wordnet: str | None = None,
@@ -81,26 +88,39 @@ def tokenize(
         tokenizer: A fast tokenizer of transformers. It is not changed.
         length: Maximum number of tokens, with special tokens.
         text: Column of the texts, or of their tokens, such as "input_ids". A column "attention_mask" then tells the padding.
+            For pairs both columns: ("premise", "hypothesis").
         label: Column of the class indices.
         truncate: The part of a longer text that is kept: "head", "tail" or "head+tail".
         wordnet: Folder of WordNet's database; None is where Debian installs it.
     """
     check_whole("length", length, 1)
-    own, contents, labels = adopt_tokenizer(tokenizer), _values(data, text), _values(data, label)
+    own, labels = adopt_tokenizer(tokenizer), _values(data, label)
+    contents = _values(data, text) if isinstance(text, str) else _pairs(data, text)
     if len(contents) != len(labels):
         raise ValueError(f"the columns must be equally long, got {len(contents)} texts and {len(labels)} labels")
     if not contents:
         raise ValueError("the data set has no rows")
     options = {"length": length, "truncate": truncate, "wordnet": wordnet}
     if contents[0] is None or isinstance(contents[0], str):
-        _check_present(
-            contents, [isinstance(one, str) and bool(one.strip()) for one in contents], f"column {text!r} must have texts"
-        )
+        present = [isinstance(one, str) and all(part.strip() for part in one.split(PAIR)) for one in contents]
+        _check_present(contents, present, f"column {text!r} must have texts")
+        contents = contents if isinstance(text, tuple) else [one.replace(PAIR, " ") for one in contents]
         return TokenizedTexts(encode(Documents(contents, _class_indices(label, labels)), own, **options))
     masks = _values(data, "attention_mask") if "attention_mask" in _names(data) else None
-    documents = read_ids(contents, masks, own, column=text)
+    documents = read_ids(contents, masks, own, column=str(text))
     _check_present(contents, [bool(tokens) for tokens in documents], f"column {text!r} must have tokens besides special ones")
     return TokenizedTexts(encode_ids(documents, _class_indices(label, labels), own, **options))
+
+
+def _pairs(data: Any, columns: tuple[str, str]) -> list[str]:
+    """Return the texts of two columns as pairs; an empty string for a text that is missing."""
+    if not isinstance(columns, tuple) or len(columns) != 2:
+        raise ValueError(f"text must be a column, or a tuple of two columns for pairs, got {shown(columns)}")
+    first, second = (_values(data, name) for name in columns)
+    if len(first) != len(second):
+        raise ValueError(f"the columns must be equally long, got {len(first)} and {len(second)} texts")
+    both = ([one if isinstance(one, str) else "" for one in pair] for pair in zip(first, second, strict=True))
+    return [PAIR.join(part.replace(PAIR, " ") for part in pair) for pair in both]
 
 
 def _check_present(contents: Sequence[Any], present: Sequence[bool], problem: str) -> None:

@@ -23,6 +23,8 @@ class Tokenizer:
     padding: int
     vocabulary: np.ndarray = field(repr=False)  # int32: all tokens except special and unused ones
     wordlike: np.ndarray = field(repr=False)  # bool [size]: whether a token has a letter or a digit
+    between: tuple[int, ...] = ()  # special tokens between the two texts of a pair
+    separator: int | None = None  # the token after which the tokens of a pair have type 1; None: they have no such types
     adds_space: bool = False  # it puts a space before every text, so that one at its beginning would be a second one
 
     def __call__(
@@ -74,4 +76,14 @@ def wrap_tokenizer(backend: Any, padding: int) -> Tokenizer:
     first, second, spaced, both = (backend.encode(text, add_special_tokens=False).ids for text in ("a", "b", " b", "a b"))
     adds_space = first + second == both != first + spaced  # as the tokenizers of Llama 2
     before, after = tuple(ids[:start]), tuple(ids[end:])
-    return Tokenizer(backend, before, after, padding, np.flatnonzero(kept).astype(np.int32), wordlike, adds_space)
+    usual = np.flatnonzero(kept).astype(np.int32)
+    return Tokenizer(backend, before, after, padding, usual, wordlike, *_separators(backend, before, after), adds_space)
+
+
+def _separators(backend: Any, before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int, ...], int | None]:
+    """Return the special tokens between the texts of a pair, and the one after which the types are 1, as in BERT."""
+    pair, size = backend.encode("a", "a"), len(backend.encode("a", add_special_tokens=False).ids)
+    first, second = len(before) + size, len(pair.ids) - len(after) - size
+    between = tuple(pair.ids[first:second])
+    is_typed = len(between) == 1 and pair.type_ids == [int(i > first) for i in range(len(pair.ids))]
+    return between, between[0] if is_typed else None

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +16,7 @@ from outspan.config import Recipe
 from outspan.files import Json
 from outspan.shapes import Labels
 from outspan.text.proposals import find_proposals
-from outspan.text.segments import sentences
+from outspan.text.segments import PAIR, sentences
 from outspan.text.tokenizer import Tokenizer
 from outspan.text.word_weights import decisive_words, weigh_words
 from outspan.text.wordnet import open_wordnet
@@ -50,12 +51,13 @@ class Corpus:
     has_translations: bool  # whether a cache of back-translated sentences was read
     bank: Bank | None = None  # the words, and what operations insert; None for test documents
     protected: np.ndarray | None = None  # bool [P]: the token is a word that tells the label; None for test documents
+    parts: int = 1  # texts per document; 2 for pairs, whose texts follow one another in `starts`
 
     @property
     def lengths(self) -> np.ndarray:
         """The number of tokens of each document, int64 [N]."""
         ends = np.concatenate([[0], np.cumsum(self.spans[:, 1] - self.spans[:, 0])])
-        return np.diff(ends[self.starts])
+        return np.diff(ends[self.starts]).reshape(-1, self.parts).sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +76,16 @@ class Encoded:
     def __post_init__(self) -> None:
         if self.truncate not in TRUNCATIONS:
             raise ValueError(f"truncate must be one of {', '.join(TRUNCATIONS)}, got {self.truncate!r}")
-        special = len(self.corpus.tokenizer.before) + len(self.corpus.tokenizer.after)
-        if self.length <= special:
+        special = self.length - self.room
+        if self.room < self.corpus.parts:
             raise ValueError(f"length must be above the {special} special tokens, got {self.length}")
+
+    @property
+    def room(self) -> int:
+        """The maximum number of tokens that are not special."""
+        tokenizer = self.corpus.tokenizer
+        between = len(tokenizer.between) * (self.corpus.parts - 1)
+        return self.length - len(tokenizer.before) - between - len(tokenizer.after)
 
     def __len__(self) -> int:
         """Return the number of documents."""
@@ -113,8 +122,9 @@ class Encoded:
         """Return the tokens of each document: equal tokens are copies."""
         corpus = self.corpus
         for row in self.rows.tolist():
-            start, end = corpus.starts[row], corpus.starts[row + 1]
-            yield b"".join(corpus.tokens[span[0] : span[1]].tobytes() for span in corpus.spans[start:end])
+            cuts = corpus.starts[row * corpus.parts : (row + 1) * corpus.parts + 1]
+            spans = (corpus.spans[start:end] for start, end in pairwise(cuts))
+            yield b"|".join(b"".join(corpus.tokens[span[0] : span[1]].tobytes() for span in part) for part in spans)
 
     def can_record_graphs(self, device: torch.device) -> bool:
         """Return False: a batch is as long as its longest document."""
@@ -195,11 +205,26 @@ def encode(
     or reads its tokens from a file.
     """
     builder = VocabularyBuilder() if train else None
-    parts = [sentences(text) for text in documents.texts]
+    pairs = [text.split(PAIR) for text in documents.texts]
+    parts = [sentences(text) for pair in pairs for text in pair]
     flat = [" " * (i > 0) + sentence for part in parts for i, sentence in enumerate(part)]  # some tokenizers see the space
     tokenized = TokenizedSentences([len(part) for part in parts], flat, *tokenize(tokenizer, flat, builder))
     options = {"length": length, "truncate": truncate, "cache": cache, "wordnet": wordnet, "proposals": proposals}
-    return assemble(tokenized, documents.labels, tokenizer, builder, **options)
+    return assemble(tokenized, documents.labels, tokenizer, builder, **options, parts=_count_parts(pairs, tokenizer))
+
+
+def _count_parts(pairs: Sequence[Sequence[str]], tokenizer: Tokenizer) -> int:
+    """Return how many texts each document has: 1, or 2 for pairs."""
+    counts = {len(pair) for pair in pairs}
+    if counts <= {1}:
+        return 1
+    if counts != {2}:
+        raise ValueError(
+            f"documents must all be single texts or all be pairs, got {' and '.join(map(str, sorted(counts)))} texts"
+        )
+    if not tokenizer.between:
+        raise ValueError("the tokenizer has no special token between the texts of a pair: use another model for pairs")
+    return 2
 
 
 class TokenizedSentences(NamedTuple):
@@ -223,6 +248,7 @@ def assemble(
     cache: Mapping[str, str | None] | None = None,
     wordnet: str | None = None,
     proposals: Mapping[str, Json] | None = None,
+    parts: int = 1,
 ) -> Encoded:
     """Return tokenized sentences as a split. `builder` has their words; None for documents for testing."""
     counts, flat, tokens, ends, whole = tokenized
@@ -245,15 +271,15 @@ def assemble(
     bank = protected = None
     if builder is not None:
         replacements, weights = weigh_words(tokenizer, tokens, whole, document, count, documents)
-        protected = decisive_words(tokens, whole, labels.numpy()[document % documents], len(tokenizer.wordlike))
+        protected = decisive_words(tokens, whole, labels.numpy()[document % documents // parts], len(tokenizer.wordlike))
         dictionary = "" if wordnet is None else open_wordnet(wordnet).digest
         vocabulary = builder.build()
         proposed = None if proposals is None else find_proposals(flat, ends, vocabulary, proposals)
         options: dict[str, Any] = {"dictionary": dictionary + (proposed.digest if proposed else ""), "proposals": proposed}
         options |= {"synonyms": lambda word: open_wordnet(wordnet or "").synonyms(word)}
         bank = Bank(lambda texts: tokenizer(texts)[:2], vocabulary, len(tokens), **options)
-    corpus = Corpus(tokenizer, tokens, weights, spans, starts, replacements, cache is not None, bank, protected)
-    return Encoded(corpus, np.arange(documents), labels, length, truncate)
+    corpus = Corpus(tokenizer, tokens, weights, spans, starts, replacements, cache is not None, bank, protected, parts)
+    return Encoded(corpus, np.arange(documents // parts), labels, length, truncate)
 
 
 def _check_cache(texts: Sequence[str], cache: Mapping[str, str | None]) -> None:

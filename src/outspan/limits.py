@@ -103,6 +103,8 @@ LIMITS: Mapping[str, Between | OneOf | Color] = MappingProxyType(
         "length": Between(1, 1_000_000),
         "truncate": OneOf(("head", "tail", "head+tail")),
         "validation": Between(0, 1_000_000_000),
+        "folds": Between(0, 1_000),
+        "fold": Between(0, 999),
         "patience": Between(0, 1_000_000),
         "depth": Between(0, 100),
         "probability": Between(0, 1, whole=False),

@@ -70,6 +70,8 @@ class RecipeKeys(StudyKeys, total=False):
 
     policy: str
     seed: int
+    folds: int
+    fold: int
     patience: int
     transforms: str
     depth: int

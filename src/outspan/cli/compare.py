@@ -39,7 +39,11 @@ def compare_command(
     data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
     model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
     policies: Annotated[str, typer.Option(help="Comma-separated policies.")] = "none,random,auto",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of runs per policy (seeds 0, 1, …).")] = 3,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of runs per policy (seeds 0, 1, …). Default: 3.")] = None,
+    folds: Annotated[
+        str | None,
+        typer.Option(metavar="K", help="Cross-validation: one run per fold of the train samples, with the seed of its number."),
+    ] = None,
     equal: Annotated[
         str, typer.Option(help="What all policies get: the same number of `epochs`, or the same `time`.")
     ] = "epochs",
@@ -56,7 +60,7 @@ def compare_command(
     device: Device = None,
     skip_bad: SkipBad = 0,
 ) -> None:
-    """Compare policies: train each with several seeds.
+    """Compare policies: train each with several seeds, or on the folds of a cross-validation.
 
     Prints a table of test accuracies, which policies lead and trail, and whether the differences are significant.
     With --equal time, the time of a step is measured first. Then all policies train for as long as the fastest one
@@ -84,7 +88,7 @@ def compare_command(
         device=device,
         skip_bad=skip_bad,
         watch=partial(training_progress, reads=jobs == 1 and engine == "local"),
-        **recipe_keys(changes, data=data, model=model),
+        **recipe_keys(changes, data=data, model=model, folds=folds),
     )
     for multiple, entries in sorted(result.budgets.items()):
         if len(result.budgets) > 1:
@@ -92,8 +96,9 @@ def compare_command(
         Console().print(_table(entries, metric))
     for sentence in (*result.warnings, *result.verdicts):
         echo(sentence)
-    if seeds > 1 and len(result.policies) > 1:
-        echo("± after a difference: half the width of its 95 % confidence interval, paired by seed.")
+    if any(one.margin is not None for one in result.differences):
+        corrected = ", with Nadeau and Bengio's correction" if result.recipe.folds else ""
+        echo(f"± after a difference: half the width of its 95 % confidence interval, paired by {result.unit}{corrected}.")
         echo("Significance: 5 % for all pairs of policies together (Holm's correction).")
     figures = {"accuracy.png": result.figure()} | ({"frontier.png": result.frontier()} if len(result.budgets) > 1 else {})
     for name, figure in figures.items():

@@ -1,4 +1,4 @@
-"""Train several policies with several seeds each, for the same number of epochs or the same time, and compare them."""
+"""Train several policies with several seeds or folds each, for the same number of epochs or the same time, and compare them."""
 
 import itertools
 import warnings
@@ -44,7 +44,7 @@ def compare(
     recipe: Recipe | Path | str | None = None,
     *,
     policies: str | Sequence[str] = ("none", "random", "auto"),
-    seeds: int = 3,
+    seeds: int | None = None,
     out: Path | str,
     equal: str = "epochs",
     minutes: float | None = None,
@@ -60,7 +60,7 @@ def compare(
     watch: Watch = no_progress,
     **keys: Unpack[RecipeKeys],
 ) -> Comparison:
-    """Train each policy with the seeds 0, 1, …, and return the test accuracies.
+    """Train each policy with the seeds 0, 1, …, or on the folds of a cross-validation, and return the test accuracies.
 
     Each run has its own folder, `out`/POLICY-SEED. A finished run is not repeated, and a stopped run is resumed. The
     result is also written to `out`/comparison.json.
@@ -68,6 +68,9 @@ def compare(
     With `equal="time"` the time of a training step is measured for each policy first. Then every policy gets as many steps as
     fit into the time that the policy with the shortest step needs for the recipe's epochs. The learning rate schedule spans
     these steps. Evaluation does not count. The times are kept in `out`/step_times.json, and reused with the same settings.
+
+    With the key `folds=K` the training samples are divided into K parts with the class shares of the whole. Run i of a policy
+    has the seed i, is tested on part i and trains on the others. The test split of the data is not used.
 
     Example::
 
@@ -78,7 +81,7 @@ def compare(
     Args:
         recipe: A `Recipe`, or the path of a TOML file, that all runs share. Its policy and seed are not used.
         policies: Names of policies, as a list or separated by commas.
-        seeds: Number of runs per policy.
+        seeds: Number of runs per policy. The default is 3. With `folds` there is one run per fold, and `seeds` is left out.
         out: The folder of the comparison.
         equal: What all policies have in common: "epochs" or "time".
         minutes: With `equal="time"`, the training time of each run, instead of that of the recipe's epochs.
@@ -101,7 +104,6 @@ def compare(
         ValueError: If a policy, a key or the data is wrong, or if a training diverges.
     """
     check_keys(keys)
-    check_whole("seeds", seeds, 1)
     if metric not in _METRICS:
         raise unknown("metric", metric, _METRICS)
     pool = Pool(jobs, engine, address, gpus_per_run)
@@ -110,9 +112,10 @@ def compare(
     shared, folder, device = build_recipe(recipe, keys, noun_of), output_folder(out), str(find_device(device))
     if shared.patience:
         raise ValueError(f"patience must be 0 in a comparison, got {shared.patience}: all policies train for the same time")
+    numbers, unit = _number_runs(shared, seeds), "fold" if shared.folds else "seed"
     recipes = _recipes(shared, names)
     warn_ignored_keys(keys, shared, list(recipes))
-    _check_folder(folder, equal, [f"{name}-{seed}" for name in recipes for seed in range(seeds)])
+    _check_folder(folder, equal, [f"{name}-{number}" for name in recipes for number in numbers])
     pool.check(device)
     planned = {(1.0, name): one for name, one in recipes.items()}
     if equal == "time":
@@ -124,18 +127,18 @@ def compare(
     tasks = {}
     # The slowest first, so that no slow run is left alone at the end.
     order = sorted(planned, key=lambda key: (-key[0], not find_policy(key[1]).uses_model))
-    for (multiple, policy), seed in itertools.product(order, range(seeds)):
-        title = f"{policy}, seed {seed}" + ("" if multiple == 1 else f", budget {multiple:g}")
-        options = {"out": run_folder(folder, multiple, policy, seed), "device": device, "skip_bad": skip_bad}
-        job = partial(train, replace(planned[multiple, policy], seed=seed), **options)
-        tasks[multiple, policy, seed] = title, partial(run_with_title, title, job)
+    for (multiple, policy), number in itertools.product(order, numbers):
+        title = f"{policy}, {unit} {number}" + ("" if multiple == 1 else f", budget {multiple:g}")
+        options = {"out": run_folder(folder, multiple, policy, number), "device": device, "skip_bad": skip_bad}
+        job = partial(train, _numbered(planned[multiple, policy], number), **options)
+        tasks[multiple, policy, number] = title, partial(run_with_title, title, job)
     done = run_all(list(tasks.values()), pool, device=device, out=folder, recipes=recipes.values(), watch=watch)
     summaries = dict(zip(tasks, done, strict=True))
     values = {key: run.accuracy for key, run in summaries.items()}
     if metric != "accuracy":
-        data = load_for(shared, skip_bad=skip_bad)
+        data = load_for(replace(shared, folds=0), skip_bad=skip_bad)  # `evaluate` takes the fold of a run
         values = {key: _evaluate(run_folder(folder, *key), metric, data, device) for key in tasks}
-    results = _by_budget(planned, range(seeds), summaries, values)
+    results = _by_budget(planned, numbers, summaries, values)
     result = Comparison(shared, results, max(run.chance for run in summaries.values()), equal, metric)
     result.save(folder)
     return result
@@ -143,14 +146,14 @@ def compare(
 
 def _by_budget(
     planned: Iterable[tuple[float, str]],
-    seeds: Iterable[int],
+    numbers: Iterable[int],
     summaries: Mapping[tuple[float, str, int], Summary],
     values: Mapping[tuple[float, str, int], float],
 ) -> dict[float, dict[str, PolicyResult]]:
     """Return the result of each policy by budget, from the summary and the value of the metric of each run."""
     results: dict[float, dict[str, PolicyResult]] = {}
     for multiple, policy in planned:
-        keys = [(multiple, policy, seed) for seed in seeds]
+        keys = [(multiple, policy, number) for number in numbers]
         result = summarize([summaries[key] for key in keys], [values[key] for key in keys])
         results.setdefault(multiple, {})[policy] = result
     return results
@@ -158,10 +161,25 @@ def _by_budget(
 
 def check_keys(keys: Collection[str]) -> None:
     """Refuse the recipe keys that `compare` sets itself."""
-    for key in ("policy", "seed"):
+    for key in ("policy", "seed", "fold"):
         if key in keys:
-            how = "use policies and seeds (--policies and --seeds)"
+            how = "use policies, seeds and folds (--policies, --seeds and --folds)"
             raise ValueError(f"compare sets {key} itself, so {key} cannot be changed: {how}")
+
+
+def _number_runs(recipe: Recipe, seeds: int | None) -> range:
+    """Return the numbers of the runs of a policy: its seeds, or its folds."""
+    if not recipe.folds:
+        return range(3 if seeds is None else check_whole("seeds", seeds, 1))
+    if seeds is not None:
+        problem = f"seeds must be left out with folds, got seeds={shown(seeds)} and folds={recipe.folds}"
+        raise ValueError(f"{problem}: run i of a policy has the seed i and is tested on fold i")
+    return range(recipe.folds)
+
+
+def _numbered(recipe: Recipe, number: int) -> Recipe:
+    """Return the recipe of a run by its number, which is the seed, and the fold in a cross-validation."""
+    return replace(recipe, seed=number, fold=number if recipe.folds else 0)
 
 
 def _check_time(

@@ -23,14 +23,14 @@ _TOLERANCE = 1.1  # of the longest training time to the shortest one
 class PolicyResult:
     """The runs of one policy with one budget."""
 
-    accuracies: tuple[float, ...]  # on the test split after the last step, by seed
-    values: tuple[float, ...]  # of the metric of the comparison, by seed; the accuracies by default
+    accuracies: tuple[float, ...]  # on the test split after the last step, by seed or fold
+    values: tuple[float, ...]  # of the metric of the comparison, by seed or fold; the accuracies by default
     mean: float  # of the values
-    std: float  # the sample standard deviation over seeds, 0 for one seed
+    std: float  # the sample standard deviation over seeds or folds, 0 for one seed
     steps: int
     epochs: float
     seconds: float  # mean training time of a run, without evaluation
-    curves: tuple[tuple[float, ...], ...] = field(repr=False)  # the test accuracy after each epoch, by seed
+    curves: tuple[tuple[float, ...], ...] = field(repr=False)  # the test accuracy after each epoch, by seed or fold
     evaluated: tuple[int, ...] = field(repr=False)  # the steps after which it was computed
 
 
@@ -45,14 +45,19 @@ class Comparison:
     metric: str = "accuracy"  # by which policies are compared, on the test split
 
     @property
+    def unit(self) -> str:
+        """What the runs of a policy differ in: "seed", or "fold" in a cross-validation."""
+        return "fold" if self.recipe.folds else "seed"
+
+    @property
     def policies(self) -> Mapping[str, PolicyResult]:
         """The results at the largest budget, by policy."""
         return self.budgets[max(self.budgets)]
 
     @property
     def differences(self) -> list[Difference]:
-        """The difference of every two policies at the largest budget, paired by seed."""
-        return compute_differences({name: result.values for name, result in self.policies.items()})
+        """The difference of every two policies at the largest budget, paired by seed or fold."""
+        return compute_differences({name: result.values for name, result in self.policies.items()}, unit=self.unit)
 
     @property
     def verdicts(self) -> tuple[str, ...]:
@@ -61,7 +66,7 @@ class Comparison:
         values = {name: result.values for name, result in self.policies.items()}
         budget = f"At budget {max(self.budgets):g}:" if len(self.budgets) > 1 else ""
         metric = f"By {self.metric}:" if self.metric != "accuracy" else ""
-        lines = (budget, metric, *describe_lead(values), describe_chance(accuracies, self.chance))
+        lines = (budget, metric, *describe_lead(values, unit=self.unit), describe_chance(accuracies, self.chance))
         return tuple(line for line in lines if line)
 
     @property
@@ -106,7 +111,7 @@ class Comparison:
             fractions = [step / result.steps for step in result.evaluated]
             epochs, seconds = ([total * fraction for fraction in fractions] for total in (result.epochs, result.seconds))
             curves[name] = Curves(result.curves, epochs, seconds)
-        return compare_figure(curves, f"{self._subject}; mean and range over seeds")
+        return compare_figure(curves, f"{self._subject}; mean and range over {self.unit}s")
 
     def frontier(self) -> "Figure":
         """Return a figure of the test accuracy after the last step against the training time, over all budgets."""
@@ -124,8 +129,8 @@ class Comparison:
         seconds = [result.seconds for result in self.policies.values()]
         same = f"the same time, {statistics.fmean(seconds):.1f} s of training per run"
         equal = same if self.equal == "time" else f"{next(iter(self.policies.values())).epochs:g} epochs each"
-        seeds = max(len(result.accuracies) for result in self.policies.values())
-        return f"{self.recipe.data}, {self.recipe.model}: {equal}, {seeds} seed{'s' * (seeds > 1)}"
+        count = max(len(result.accuracies) for result in self.policies.values())
+        return f"{self.recipe.data}, {self.recipe.model}: {equal}, {count} {self.unit}{'s' * (count > 1)}"
 
     def _repr_html_(self) -> str:
         """Return the table and the figure, for notebooks."""
@@ -142,7 +147,7 @@ class Comparison:
 
 
 def summarize(runs: Sequence[Summary], values: Sequence[float]) -> PolicyResult:
-    """Return the result of the runs of one policy, one per seed. `values` are those of the metric of the comparison."""
+    """Return the result of the runs of one policy, one per seed or fold. `values` are those of the metric of the comparison."""
     accuracies = tuple(run.accuracy for run in runs)
     curves = tuple(tuple(row["test_accuracy"] for row in run.metrics) for run in runs)
     seconds = mean_and_std([run.seconds for run in runs])[0]
@@ -167,6 +172,6 @@ def _as_dict(results: Mapping[str, PolicyResult], metric: str) -> dict[str, obje
     }
 
 
-def run_folder(out: Path, multiple: float, policy: str, seed: int) -> Path:
-    """Return the folder of a run. Those of other budgets than the first are in a folder of their own."""
-    return (out if multiple == 1 else out / f"budget-{multiple:g}") / f"{policy}-{seed}"
+def run_folder(out: Path, multiple: float, policy: str, number: int) -> Path:
+    """Return the folder of a run, by its seed or fold. Those of other budgets than the first are in a folder of their own."""
+    return (out if multiple == 1 else out / f"budget-{multiple:g}") / f"{policy}-{number}"

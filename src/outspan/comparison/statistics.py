@@ -1,4 +1,4 @@
-"""Statistics over seeds: the mean, the standard deviation, and whether a difference between policies is significant."""
+"""Statistics over seeds or folds: mean, standard deviation, and whether a difference between policies is significant."""
 
 import itertools
 import math
@@ -11,11 +11,11 @@ _LEVEL = 0.05  # of significance
 
 @dataclass(frozen=True)
 class Difference:
-    """The lead of one policy over another, with the same seeds."""
+    """The lead of one policy over another, with the same seeds or folds."""
 
     better: str
     worse: str
-    mean: float  # of the differences by seed, at least 0
+    mean: float  # of the differences by seed or fold, at least 0
     margin: float | None  # half the width of the 95 % confidence interval of this difference alone; None for one seed
     p: float | None  # the p-value of a paired t-test, corrected for the number of differences; None for one seed
 
@@ -39,14 +39,18 @@ def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def compute_differences(accuracies: Mapping[str, Sequence[float]]) -> list[Difference]:
+def compute_differences(accuracies: Mapping[str, Sequence[float]], *, unit: str = "seed") -> list[Difference]:
     """Return the difference of every two policies, paired by seed: first those of the best policy, then of the second, …
 
     The p-values are those of Student's t for the differences by seed, with Holm's correction for all pairs. The pairs with
     the best policy alone would not be enough, because the best policy was chosen among all.
 
+    The models of K folds share training samples, so their differences are not independent. With `unit` "fold", the variance of
+    the mean is s² (1/K + 1/(K - 1)) instead of s²/K: Nadeau and Bengio's correction (Machine Learning 52, 2003).
+
     Args:
-        accuracies: The accuracy for each seed, by policy. The seeds of all policies are the same.
+        accuracies: The accuracy for each seed or fold, by policy. The seeds of all policies are the same.
+        unit: What the accuracies of a policy are of: "seed" or "fold".
     """
     ranked = sorted(accuracies, key=lambda name: -statistics.fmean(accuracies[name]))
     pairs = list(itertools.combinations(ranked, 2))
@@ -55,7 +59,9 @@ def compute_differences(accuracies: Mapping[str, Sequence[float]]) -> list[Diffe
     if min(map(len, by_seed), default=0) < 2:
         return [Difference(*pair, mean, None, None) for pair, mean in zip(pairs, means, strict=True)]
     freedom = len(by_seed[0]) - 1
-    errors = [mean_and_std(values)[1] / len(values) ** 0.5 for values in by_seed]  # the standard errors of the means
+    shared = 1 / freedom if unit == "fold" else 0.0
+    # The standard errors of the means.
+    errors = [mean_and_std(values)[1] * (1 / len(values) + shared) ** 0.5 for values in by_seed]
     ratios = [mean / error if error else math.inf if mean else 0.0 for mean, error in zip(means, errors, strict=True)]
     p_values = correct_p_values([compute_p_value(t, freedom) for t in ratios])
     quantile = _find_quantile(freedom)
@@ -101,15 +107,16 @@ def correct_p_values(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def describe_lead(accuracies: Mapping[str, Sequence[float]]) -> list[str]:
+def describe_lead(accuracies: Mapping[str, Sequence[float]], *, unit: str = "seed") -> list[str]:
     """Return lines that compare the best policy with each other one, and say which to use.
 
     Args:
-        accuracies: The test accuracy for each seed, by policy.
+        accuracies: The test accuracy for each seed or fold, by policy.
+        unit: "seed" or "fold".
     """
     if len(accuracies) < 2:
         return ["Only one policy: nothing to compare."]
-    differences = compute_differences(accuracies)[: len(accuracies) - 1]  # those of the best policy
+    differences = compute_differences(accuracies, unit=unit)[: len(accuracies) - 1]  # those of the best policy
     best = differences[0].better
     if differences[0].margin is None:
         unknown = "With one seed per policy the significance is unknown."
@@ -117,7 +124,7 @@ def describe_lead(accuracies: Mapping[str, Sequence[float]]) -> list[str]:
     level = [f"`{one.worse}`" for one in differences if not one.significant]
     seeds = len(accuracies[best])
     if level:
-        advice = f"Use `{best}` or {' or '.join(level)}: they are not significantly different with {seeds} seeds."
+        advice = f"Use `{best}` or {' or '.join(level)}: they are not significantly different with {seeds} {unit}s."
     else:
         advice = f"Use `{best}`: it is significantly better than all others."
     return [_describe_first(differences[0]), *_describe_trailing(differences[1:]), advice]

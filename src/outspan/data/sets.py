@@ -15,6 +15,7 @@ from outspan.data.dataset import Data, DataSetEntry, ReadOptions
 from outspan.data.formats import find_format
 from outspan.data.shards import expand, is_shards
 from outspan.data.splits import Samples
+from outspan.data.stratify import with_fold
 from outspan.downloads import Source, root
 from outspan.files import absolute, expand_home
 from outspan.messages import shown, unknown
@@ -84,20 +85,23 @@ SETS: Mapping[str, DataSetEntry] = MappingProxyType(
 
 
 def load_for(recipe: Recipe, *, skip_bad: int = 0, workers: int | None = None) -> Data:
-    """Return the data of a recipe. A fraction takes evenly spaced samples of each split, at least two batches."""
+    """Return the data of a recipe. A fraction takes evenly spaced samples of each split, at least two batches.
+
+    With `folds`, one part of the train samples is the test split.
+    """
     data = _read(recipe.data, _read_options(recipe, skip_bad, workers))
     if recipe.crop == "resized" and not data.train.is_croppable:
         raise ValueError(
             f"crop 'resized' is for an image folder or shards, whose images differ in size, got {shown(recipe.data)}"
         )
     if recipe.fraction == 1:
-        return data
+        return with_fold(data, recipe)
 
     def reduce(split: Samples) -> Samples:
         return split.take(_spaced(len(split), recipe.fraction, 2 * recipe.batch))
 
     validation = None if data.validation is None else reduce(data.validation)
-    return replace(data, train=reduce(data.train), test=reduce(data.test), validation=validation)
+    return with_fold(replace(data, train=reduce(data.train), test=reduce(data.test), validation=validation), recipe)
 
 
 def _spaced(count: int, fraction: float, least: int) -> Tensor:

@@ -2,12 +2,15 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from outspan import rng
+from outspan.config import Recipe
+from outspan.data.dataset import Data
 from outspan.data.splits import Samples
 
 
@@ -48,6 +51,24 @@ def share(sizes: np.ndarray, count: int) -> np.ndarray:
         order = np.lexsort((whole - quota, np.where(left > 1, 0, np.where(left == 1, 1, 2))))
         whole[order[: min(missing, int((left > 1).sum()) or int((left == 1).sum()))]] += 1
     return whole
+
+
+def with_fold(data: Data, recipe: Recipe) -> Data:
+    """Return the data of a recipe with `folds`: one part of the training samples is the test split, the others are trained on.
+
+    All folds train on equally many samples: if the parts differ by one, one sample of the larger rest is left out.
+    """
+    if not recipe.folds:
+        return data
+    labels, count = data.train.labels, len(data.train)
+    if recipe.folds > count:
+        raise ValueError(f"folds must be at most the number of training samples, {count}, got {recipe.folds}")
+    sizes = count_by_class(labels, len(data.classes)).tolist()
+    if rare := [name for name, size in zip(data.classes, sizes, strict=True) if 0 < size < recipe.folds]:
+        warnings.warn(f"class {rare[0]!r} has fewer samples than folds, {recipe.folds}: use fewer folds", stacklevel=3)
+    is_test = pick_fold(labels, recipe.folds, recipe.fold)
+    rest = (~is_test).nonzero().squeeze(1)[: count - -(-count // recipe.folds)]
+    return replace(data, train=data.train.take(rest), test=data.train.take(is_test.nonzero().squeeze(1)))
 
 
 def pick_fold(labels: Tensor, folds: int, fold: int) -> Tensor:

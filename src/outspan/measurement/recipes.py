@@ -17,7 +17,10 @@ from outspan.transforms.table import BY_NOUN, Transform, find
 BASELINE = "baseline"
 PAPER_FIVE = ("rotate", "random_crop", "cutout", "translate_x", "translate_y")  # in the paper's graph of compositions
 # The recipe keys that a study sets itself. `StudyKeys` has all others.
-SET_BY_STUDIES = ("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class", "patience")
+SET_BY_STUDIES = (
+    *("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class"),
+    *("patience", "folds", "fold"),
+)
 _OPTIONS = {"seed": "seeds", "transforms": "transforms", "probability": "probability", "same_class": "fractions"}
 # The defaults of a study that differ from those of a recipe, by noun.
 _STUDY_DEFAULTS: Mapping[str, Mapping[str, str]] = MappingProxyType({"images": {"model": "mlp"}, "texts": {}})
@@ -107,7 +110,7 @@ def _reason(transform: Transform) -> str:
 
 def unaugmented(recipe: Recipe) -> Recipe:
     """Return a recipe with the default values of the augmentation keys, which the study sets itself."""
-    return replace(recipe, transforms="paper16", depth=1, defaults="none", same_class=-1.0, policy_file="")
+    return replace(recipe, transforms="paper16", depth=1, defaults="none", same_class=-1.0, policy_file="", folds=0, fold=0)
 
 
 def baseline_recipe(recipe: Recipe, probability: float | None = None) -> Recipe:

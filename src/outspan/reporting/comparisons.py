@@ -26,14 +26,14 @@ def _verdict(comparison: Comparison) -> Markup:
 
 def _results(comparison: Comparison) -> Markup:
     several, parts = len(comparison.budgets) > 1, []
-    columns = ["policy", f"test {comparison.metric}, %", "std", "seeds", "epochs", "seconds per run"]
+    columns = ["policy", f"test {comparison.metric}, %", "std", f"{comparison.unit}s", "epochs", "seconds per run"]
     for multiple, results in sorted(comparison.budgets.items(), reverse=True):
         rows = []
         for name, one in results.items():
             value, std = Cell(f"{100 * one.mean:.2f}", one.mean), Cell(f"± {100 * one.std:.2f}", one.std)
             row = [value, std if len(one.values) > 1 else "", len(one.values), f"{one.epochs:.4g}", f"{one.seconds:.1f}"]
             rows.append([name, *row])
-        caption = f"Mean over seeds, budget {multiple:g}" if several else "Mean over seeds"
+        caption = f"Mean over {comparison.unit}s" + (f", budget {multiple:g}" if several else "")
         parts.append(table(columns, rows, caption=caption))
     if comparison.chance:
         parts.append(paragraph(f"Always predicting the largest class: {100 * comparison.chance:.2f} %.", kind="muted"))
@@ -53,7 +53,8 @@ def _curves(comparison: Comparison) -> Markup:
         parts = [step / one.steps for step in one.evaluated]
         for target, total in ((by_epoch, one.epochs), (by_second, one.seconds)):
             target.append(Series(name, [total * part for part in parts], means, low, high))
-    note = "Mean over seeds. Band: lowest to highest seed." if len(next(iter(comparison.policies.values())).values) > 1 else ""
+    is_one, unit = len(next(iter(comparison.policies.values())).values) == 1, comparison.unit
+    note = "" if is_one else f"Mean over {unit}s. Band: lowest to highest {unit}."
     if by_epoch:
         drawn.append(line_chart(by_epoch, Axis("epoch", "whole"), accuracy, title="Accuracy against epochs", note=note))
         seconds = Axis("seconds of training")
@@ -73,7 +74,7 @@ def _frontier(comparison: Comparison) -> Markup:
         low = [mean - std for mean, std in zip(means, stds, strict=True)]
         high = [min(mean + std, 100.0) for mean, std in zip(means, stds, strict=True)]
         series.append(Series(name, [one.seconds for one in results], means, low, high, bars=True))
-    note = "Error bars: standard deviation over seeds."
+    note = f"Error bars: standard deviation over {comparison.unit}s."
     x, y = Axis("seconds of training", "log"), Axis("test accuracy, %", "accuracy")
     return line_chart(series, x, y, title="Frontier: accuracy after the last step against training time", note=note)
 
@@ -92,7 +93,7 @@ def _pairs(comparison: Comparison) -> Markup:
             cells[first, second] = Cell(content, sign * one.mean)
     rows = [[first, *(cells.get((first, second), "") for second in names)] for first in names]
     caption = "By how many points the row leads the column. ±: half of the 95 % interval of this pair alone"
-    note = "Told apart: significant at 5 % for all pairs together (paired by seed, Holm's correction)."
+    note = f"Told apart: significant at 5 % for all pairs together (paired by {comparison.unit}, Holm's correction)."
     return subsection("Every two policies", table(["", *names], rows, caption=caption), paragraph(note, kind="muted"))
 
 
@@ -105,7 +106,7 @@ def _cost(comparison: Comparison) -> Markup:
         total = one.seconds * len(one.values)
         numbers = [Cell(f"{1000 * step:.2f}", step), Cell(f"{ratio:.2f}", ratio, min(ratio / 8, 1.0)), f"{one.steps:,}"]
         rows.append([name, *numbers, f"{total:,.1f}"])
-    columns = ["policy", "milliseconds per step", "of the cheapest", "steps per run", "seconds, all seeds"]
+    columns = ["policy", "milliseconds per step", "of the cheapest", "steps per run", f"seconds, all {comparison.unit}s"]
     return subsection("Cost", table(columns, rows, caption="Training time, without evaluation"))
 
 
@@ -118,6 +119,8 @@ def _recipes(comparison: Comparison, folder: Path) -> Markup:
     columns = ["policy", "recipe keys that it reads", "steps", "the report of one of its runs"]
     differences = table(columns, rows, caption="What the runs of the policies differ in", numeric=False)
     same = "the same number of epochs" if comparison.equal == "epochs" else "the same training time"
-    text = write_recipe(comparison.recipe, f"All runs share this recipe, and have {same}. They differ in policy and seed.")
+    text = write_recipe(
+        comparison.recipe, f"All runs share this recipe, and have {same}. They differ in policy and {comparison.unit}."
+    )
     lines = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("policy ="))
     return subsection("Recipes", differences, element("pre", lines, class_="recipe"))

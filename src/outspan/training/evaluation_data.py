@@ -10,7 +10,7 @@ from outspan.config import Recipe
 from outspan.data.dataset import Data, count_copies
 from outspan.data.sets import check_data_holds, has_test_only, is_gone, is_undivided, load_for, load_whole
 from outspan.data.splits import Samples, Split
-from outspan.data.stratify import hold_out
+from outspan.data.stratify import hold_out, with_fold
 from outspan.shapes import channels_of_shape, describe
 from outspan.training.provenance import check_same_value
 from outspan.training.trained import Trained
@@ -60,10 +60,15 @@ def load_evaluation_data(run: Trained, other: str = "", *, skip_bad: int = 0) ->
 
 
 def use_splits(run: Trained, splits: Data) -> EvaluationData:
-    """Return the test split of data in memory, which must have the shape and the classes of a run."""
+    """Return the test split of data in memory, which must have the shape and the classes of a run.
+
+    If the run was trained on a fold of this data, it is the samples that the run held out.
+    """
     if not isinstance(splits, Data):
         raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
     models.check_takes(run.recipe.model, splits.test.noun)
+    if run.recipe.folds and (folded := with_fold(splits, run.recipe)).test.digest == run.test_digest:
+        return EvaluationData(folded, _prepare(run, folded), Part.HELD_OUT)
     return EvaluationData(splits, _prepare(run, splits), Part.SPLIT)
 
 
@@ -100,7 +105,8 @@ def _load_own(run: Trained, skip_bad: int) -> tuple[Data, Part]:
     """Return the data of the run."""
     if is_gone(run.recipe.data):
         raise ValueError(f"{run.recipe.data}: no longer exists; pass --data with its new path")
-    return load_for(_reading(run), skip_bad=skip_bad), Part.HELD_OUT if is_undivided(run.recipe.data) else Part.SPLIT
+    is_held_out = run.recipe.folds or is_undivided(run.recipe.data)
+    return load_for(_reading(run), skip_bad=skip_bad), Part.HELD_OUT if is_held_out else Part.SPLIT
 
 
 def _reading(run: Trained) -> Recipe:
@@ -118,8 +124,9 @@ def _load_other(run: Trained, name: str, skip_bad: int) -> tuple[Data, Part]:
         part = Part.WHOLE if is_undivided(name) else Part.SPLIT
         return load_whole(name, run.classes, _reading(run), skip_bad=skip_bad), part
     is_same = Path(name).resolve() == Path(run.recipe.data).resolve()
-    recipe = replace(_reading(run), data=name, fraction=run.recipe.fraction if is_same else 1.0)
-    return load_for(recipe, skip_bad=skip_bad), Part.SPLIT
+    changes = {} if is_same else {"fraction": 1.0, "folds": 0, "fold": 0}
+    part = Part.HELD_OUT if is_same and run.recipe.folds else Part.SPLIT
+    return load_for(replace(_reading(run), data=name, **changes), skip_bad=skip_bad), part
 
 
 def _load_divided(run: Trained, name: str, skip_bad: int) -> Data | None:

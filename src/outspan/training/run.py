@@ -160,6 +160,7 @@ class Run:
         parameters = sum(parameter.numel() for parameter in self.state.model.parameters())
         policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
         changed = changed_keys(Recipe(), recipe)
+        fold = f"fold {recipe.fold} of {recipe.folds}, " if recipe.folds else ""
         policy += "".join(
             f", {key} {changed[key][1]:g}" for key in ("strength", "finish", "by_confidence", "ema", "skip") if key in changed
         )
@@ -167,7 +168,7 @@ class Run:
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         resuming += f"; {self.out} has no checkpoint yet, starting again" if self._starts_again else ""
         return (
-            f"{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "
+            f"{fold}{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "
             f"policy {policy}; device {self.device.type}{processes}{resuming}"
         )
 

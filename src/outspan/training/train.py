@@ -9,6 +9,7 @@ from typing_extensions import Unpack
 
 from outspan.config import Recipe, build_recipe
 from outspan.data.sets import Data, load_for, noun_of
+from outspan.data.stratify import with_fold
 from outspan.files import output_folder, remove_partials
 from outspan.limits import check_whole
 from outspan.policies.table import warn_ignored_keys
@@ -89,7 +90,7 @@ def train(
             warn_ignored_keys(keys, built, [built.policy])
             if not isinstance(splits, Data | None):
                 raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
-            data = load_for(built, skip_bad=skip_bad, workers=workers) if splits is None else splits
+            data = load_for(built, skip_bad=skip_bad, workers=workers) if splits is None else with_fold(splits, built)
             options = {"compiled": compile, "graphs": graphs, "deterministic": deterministic, "channels_last": channels_last}
             setup = build_setup(built, data, Options(where, ranks=ranks, **options), has_begun=has_begun)
             return Run(setup, folder, where)

@@ -92,7 +92,7 @@ def user_folder(tmp_path, resnet_weights, monkeypatch):
         Image.new("RGB", (40, 40), (200, 30, 30)).save(tmp_path / name)
     write_digits(tmp_path / "other.npz")
     with open(tmp_path / "reviews.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("review", "stars"), *make_reviews(40)])
+        csv.writer(file).writerows([("review", "stars", "sure"), *((*row, 0.9) for row in make_reviews(40))])
     (tmp_path / "new.csv").write_text("review\na lovely film.\n", encoding="utf-8")
     (tmp_path / "lines.txt").write_text("a lovely film.\na dull plot.\n", encoding="utf-8")
     (tmp_path / "photos.csv").write_text("image,label\n" + "my.png,red\nnew.jpg,red;new\n" * 50, encoding="utf-8")

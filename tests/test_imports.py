@@ -23,6 +23,7 @@ ROWS = [
         "limits",
         "files",
         "children",
+        "sample_weights",
         "messages",
         "devices",
         "downloads",

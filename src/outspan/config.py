@@ -80,6 +80,7 @@ class Recipe:
     truncate: str = "tail"  # part of a longer text that is kept: "head", "tail" or "head+tail"
     text_column: str = "text"
     label_column: str = "label"  # several names, separated by commas: columns of 0 and 1, for several labels per sample
+    weight_column: str = ""  # of a table: the weight of each training sample in the loss; empty: all are 1
     label_separator: str = ""  # between the labels in this column; empty: one label per sample
     cache: str = ""  # file of back-translated sentences
     wordnet: str = ""  # folder of WordNet's database; "": where Debian installs it

@@ -43,6 +43,7 @@ class StudyKeys(TypedDict, total=False):
     text_column: str
     label_column: str
     label_separator: str
+    weight_column: str
     cache: str
     wordnet: str
     validation: int

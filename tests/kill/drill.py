@@ -91,6 +91,14 @@ def pairs(root: Path) -> Path:
     return path
 
 
+def weighted_digits(root: Path) -> Path:
+    """Write digits, and a weight of each."""
+    path = root / "weighted.npz"
+    with np.load(digits(root)) as arrays:
+        np.savez(path, train_weights=np.random.Generator(np.random.Philox(0)).random(len(arrays["train_labels"])), **arrays)
+    return path
+
+
 def images(root: Path) -> Path:
     """Write an image folder that is large enough for worker processes."""
     draw = np.random.Generator(np.random.Philox(0))
@@ -169,6 +177,10 @@ SCENARIOS: Mapping[str, Callable[[Path], Arguments]] = {
     "multi-label": lambda root: [
         *("train", "--data", str(pairs(root)), "--model", "mlp", "--policy", "auto", "--set", "class_weights=balanced"),
         *("--set", "epochs=12", "--set", "batch=32", "--set", "validation=30", "--set", "patience=3"),
+    ],
+    "fold with sample weights": lambda root: [
+        *("train", "--data", str(weighted_digits(root)), "--model", "mlp", "--policy", "uncertain"),
+        *("--set", "epochs=12", "--set", "batch=32", "--set", "folds=3", "--set", "fold=1", "--set", "class_weights=balanced"),
     ],
     "folder": lambda root: [
         *("train", "--data", str(images(root)), "--model", "convnet", "--policy", "random"),

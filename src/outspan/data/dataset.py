@@ -64,6 +64,7 @@ class ReadOptions:
     text_column: str = "text"
     label_column: str = "label"
     label_separator: str = ""
+    weight_column: str = ""
     channels: str = "auto"  # of images from files: "1", "3", or "auto" for 1 if all of them are grey
     background: str = "white"  # the colour behind their transparent pixels
     workers: int | None = None  # number of processes that read them; None: by the number of cores

@@ -27,7 +27,7 @@ class PathFormat:
 
 def _read_texts(name: str, path: Path, options: ReadOptions) -> Data:
     columns = _columns(options)
-    names = {"text": columns.text, "label": columns.label, "separator": columns.separator}
+    names = {"text": columns.text, "label": columns.label, "separator": columns.separator, "weight": columns.weight}
     return Data(name, *tables.read_documents(path, **names, skip_bad=options.skip_bad))
 
 
@@ -38,13 +38,13 @@ def _read_whole_table(path: Path, classes: tuple[str, ...], options: ReadOptions
 
 
 def _columns(options: ReadOptions) -> Columns:
-    return Columns(options.text_column, options.label_column, options.label_separator)
+    return Columns(options.text_column, options.label_column, options.label_separator, options.weight_column)
 
 
 def _read_image_table(name: str, path: Path, options: ReadOptions) -> Data:
-    train, (paths, labels), classes = image_tables.list_table(path, _columns(options))
+    train, (paths, labels), classes, weights = image_tables.list_table(path, _columns(options))
     first = published.make_files(train, options)
-    return Data(name, first, replace(first, paths=paths, labels=labels), classes)
+    return Data(name, replace(first, weights=weights), replace(first, paths=paths, labels=labels), classes)
 
 
 def _read_whole_image_table(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:

@@ -21,7 +21,8 @@ from outspan.data.decode import DECODING, RGB, Pixels, is_grey, opened, read_cro
 from outspan.data.members import ImageFile
 from outspan.data.model_checks import check_takes_images
 from outspan.data.splits import Crops, Statistics, histogram, moments
-from outspan.shapes import Int64, Labels
+from outspan.sample_weights import pick_weights, weights_bytes
+from outspan.shapes import Int64, Labels, Num
 
 _MEASURED = 20  # number of files whose size is read, to compare it with `size`
 _ENLARGED = 2  # a warning is given if most of them are enlarged by this factor or more
@@ -43,6 +44,7 @@ class Files:
     skip_bad: int = 0
     bad: set[ImageFile] = field(default_factory=set, repr=False)  # the unreadable files so far
     pixels: Pixels = RGB
+    weights: Num[Tensor, "..."] | None = None
     noun: ClassVar[str] = "images"
     is_croppable: ClassVar[bool] = True
     decoding: ClassVar[int] = DECODING
@@ -58,8 +60,8 @@ class Files:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the file names and labels: reading all files would take as long as an epoch."""
-        digest = hashlib.sha256(self.labels.numpy().tobytes())
+        """A digest of the file names, labels and weights: reading all files would take as long as an epoch."""
+        digest = hashlib.sha256(self.labels.numpy().tobytes() + weights_bytes(self.weights))
         digest.update("\0".join(f"{path.parent.name}/{path.name}" for path in self.paths).encode(errors="surrogateescape"))
         return digest.hexdigest()
 
@@ -72,7 +74,8 @@ class Files:
 
     def take(self, rows: Tensor) -> "Files":
         """Return a subset of the images."""
-        return replace(self, paths=_Picked(self.paths, rows), labels=self.labels[rows])
+        weights = pick_weights(self.weights, rows)
+        return replace(self, paths=_Picked(self.paths, rows), labels=self.labels[rows], weights=weights)
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> "Files":
         """Return it unchanged: it is ready for batches. Warn if most training images are much smaller than `size`."""

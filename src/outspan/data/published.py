@@ -91,14 +91,17 @@ def make_files(listing: Listing, options: ReadOptions) -> Files:
 
 def read_arrays(name: str, path: Path) -> Data:
     """Return the data set in an .npz file."""
-    train_images, train_labels, test_images, test_labels = read_npz(path)
+    train_images, train_labels, test_images, test_labels, weights = read_npz(path)
 
-    def split(title: str, images: Tensor, labels: Tensor) -> InMemory:
+    def split(title: str, images: Tensor, labels: Tensor, weights: Tensor | None = None) -> InMemory:
         if len(images) != len(labels):
             raise ValueError(f"{name}: the {len(images)} {title} images have {len(labels)} labels")
-        return InMemory(images, labels)
+        try:
+            return InMemory(images, labels, weights)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
 
-    train, test = split("train", train_images, train_labels), split("test", test_images, test_labels)
+    train, test = split("train", train_images, train_labels, weights), split("test", test_images, test_labels)
     if train_labels.ndim == 2:
         return Data(name, train, test, tuple(map(str, range(train_labels.shape[1]))))
     return Data(name, train, test, _number_classes(name, train.labels, test.labels))

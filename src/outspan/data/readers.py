@@ -107,8 +107,10 @@ def _elements(data: memoryview) -> list[tuple[int, memoryview]]:
 _LOAD_ERRORS = (MemoryError, RuntimeError, NotImplementedError, TypeError, AttributeError)
 
 
-def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return train_images, train_labels, test_images, test_labels of an .npz file. Keras' names, x_train etc., are allowed.
+def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Return train_images, train_labels, test_images, test_labels and train_weights, if it has them, of an .npz file.
+
+    Keras' names, x_train etc., are allowed.
 
     Images are bytes [N, C, H, W], [N, H, W, C] or [N, H, W]. Labels are integers [N] or [N, 1], or rows of 0 and 1, one column
     per class.
@@ -116,7 +118,7 @@ def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """
     if _read(path, limit=2) != b"PK":
         raise ValueError(f"{path}: not an .npz file, which is a zip archive of arrays")
-    arrays = []
+    arrays, weights = [], None
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:  # on an error np.load leaves its own open
             for key, (other, read) in _ARRAYS.items():
@@ -124,12 +126,14 @@ def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
                 if name is None:
                     raise ValueError(f"no array {key!r} or {other!r}, it has {', '.join(file.files) or 'none'}")
                 arrays.append(read(name, file[name]))
+            if "train_weights" in file:
+                weights = _weights("train_weights", file["train_weights"])
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, *_LOAD_ERRORS) as error:
         raise ValueError(f"{path}: {first_line(error)}") from None
     train_images, train_labels, test_images, test_labels = arrays
     if all(labels.ndim == 2 and bool((labels.sum(1) == 1).all()) for labels in (train_labels, test_labels)):
         train_labels, test_labels = train_labels.long().argmax(1), test_labels.long().argmax(1)
-    return train_images, train_labels, test_images, test_labels
+    return train_images, train_labels, test_images, test_labels, weights
 
 
 def _images(key: str, array: np.ndarray) -> Tensor:
@@ -161,6 +165,12 @@ def _labels(key: str, array: np.ndarray) -> Tensor:
         regression = ": regression is not supported" if array.dtype.kind == "f" else ""
         raise ValueError(f"{key} must be whole numbers of one axis, {shown_as}{regression}")
     return torch.from_numpy(array.astype(np.int64))
+
+
+def _weights(key: str, array: np.ndarray) -> Tensor:
+    if array.ndim != 1 or array.dtype.kind not in "iuf":
+        raise ValueError(f"{key} must be one number per training image, got {array.dtype} {list(array.shape)}")
+    return torch.from_numpy(array.astype(np.float64))
 
 
 # The arrays of an .npz file: their names here and in Keras, and their readers.

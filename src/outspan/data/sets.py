@@ -94,6 +94,8 @@ def load_for(recipe: Recipe, *, skip_bad: int = 0, workers: int | None = None) -
         raise ValueError(
             f"crop 'resized' is for an image folder or shards, whose images differ in size, got {shown(recipe.data)}"
         )
+    if recipe.weight_column and data.train.weights is None:
+        raise ValueError(f"weight_column is for tables, got {recipe.weight_column!r} with data {shown(recipe.data)}")
     if recipe.fraction == 1:
         return with_fold(data, recipe)
 
@@ -110,7 +112,7 @@ def _spaced(count: int, fraction: float, least: int) -> Tensor:
 
 
 def _read_options(recipe: Recipe, skip_bad: int, workers: int | None = None) -> ReadOptions:
-    columns = recipe.text_column, recipe.label_column, recipe.label_separator
+    columns = recipe.text_column, recipe.label_column, recipe.label_separator, recipe.weight_column
     return ReadOptions(recipe.size, skip_bad, *columns, recipe.channels, recipe.background, workers)
 
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from outspan.config import Recipe
 from outspan.data.model_checks import check_takes_images
 from outspan.devices import to_device
-from outspan.shapes import Labels, UInt8
+from outspan.sample_weights import check_weights, pick_weights, weights_bytes
+from outspan.shapes import Labels, Num, UInt8
 from outspan.transforms.normalize import NOT_BYTES, as_images
 
 Crops = tuple[int, int] | None  # the seed and the epoch of random resized crops; None crops the center
@@ -30,6 +31,11 @@ class Samples(Protocol):
     @property
     def labels(self) -> Labels:
         """The class of each sample, or which classes each has, bool [N, classes]."""
+        ...
+
+    @property
+    def weights(self) -> Num[Tensor, " N"] | None:
+        """The weight of each sample in the training loss; None if all are equal. Scores have no weights."""
         ...
 
     @property
@@ -101,10 +107,11 @@ class Split(Samples, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
-    """Images and their labels, in memory."""
+    """Images and their labels, in memory, and weights of the training loss if they are not equal."""
 
     images: UInt8[Tensor, "N C H W"]
     labels: Labels
+    weights: Num[Tensor, "..."] | None = None
     noun: ClassVar[str] = "images"
     is_croppable: ClassVar[bool] = False
     decoding: ClassVar[int] = 0
@@ -114,6 +121,7 @@ class InMemory:
             raise ValueError(NOT_BYTES.format(self.images.dtype))
         if len(self.images) != len(self.labels):
             raise ValueError(f"{len(self.images)} images have {len(self.labels)} labels")
+        check_weights(self.weights, len(self.labels))
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -127,8 +135,8 @@ class InMemory:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the pixels and labels."""
-        digest = hashlib.sha256(self.labels.numpy().tobytes())
+        """A digest of the pixels, labels and weights."""
+        digest = hashlib.sha256(self.labels.numpy().tobytes() + weights_bytes(self.weights))
         digest.update(self.images.contiguous().numpy().data)
         return digest.hexdigest()
 
@@ -140,7 +148,7 @@ class InMemory:
 
     def take(self, rows: Tensor) -> "InMemory":
         """Return a subset of the images."""
-        return InMemory(self.images[rows], self.labels[rows])
+        return InMemory(self.images[rows], self.labels[rows], pick_weights(self.weights, rows))
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> "InMemory":
         """Return it unchanged: it is ready for batches."""
@@ -160,7 +168,7 @@ class InMemory:
 
     def to(self, device: torch.device) -> "InMemory":
         """Return it on the device where batches are needed."""
-        return InMemory(self.images.to(device), self.labels.to(device))
+        return InMemory(self.images.to(device), self.labels.to(device), self.weights)
 
     def divide(self, order: Tensor, batch: int) -> Sequence[Tensor]:
         """Return the rows of each batch of an epoch: parts of the order."""

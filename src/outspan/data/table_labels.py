@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from outspan.messages import shown
+from outspan.shapes import Float64
 from outspan.text.segments import PAIR
 
 _MAX_CLASSES = 1_000
@@ -29,6 +30,7 @@ class Row(NamedTuple):
     where: str  # its place, for error messages
     content: str  # the text, or the path of the image
     label: str  # several labels are separated by a NUL
+    weight: Any = None  # what the weight column has, if there is one
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Columns:
     text: str = "text"
     label: str = "label"  # several, separated by commas, have 0 or 1 each and are the classes
     separator: str = ""  # between the labels in the column; "": one label
+    weight: str = ""  # the weights of the training rows; "": none
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -155,6 +158,26 @@ def encode_labels(rows: Sequence[Row], classes: tuple[str, ...], columns: Column
     for i, labels in enumerate(parts):
         result[i, [number[label] for label in labels]] = True
     return result
+
+
+def read_weights(rows: Sequence[Row], columns: Columns) -> Float64[Tensor, " N"] | None:
+    """Return the weights in the weight column of training rows, None without such a column."""
+    if not columns.weight:
+        return None
+    return torch.tensor([_read_weight(row, columns.weight) for row in rows], dtype=torch.float64)
+
+
+def _read_weight(row: Row, column: str) -> float:
+    value: Any = row.weight
+    if value is None:
+        raise ValueError(f"{row.where}: no weight in the column {column!r}; set weight_column to another column")
+    try:
+        weight = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        weight = math.nan
+    if not 0 <= weight < math.inf:
+        raise ValueError(f"{row.where}: the weight in the column {column!r} must be a number of at least 0, got {shown(value)}")
+    return weight
 
 
 def is_number(label: str) -> bool:

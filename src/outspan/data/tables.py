@@ -23,6 +23,7 @@ from outspan.data.table_labels import (
     encode_labels,
     find_classes,
     is_number,
+    read_weights,
     show_names,
     text_columns,
 )
@@ -46,14 +47,17 @@ def is_text(path: Path) -> bool:
     return is_table(path)
 
 
-def read_documents(path: Path, *, text: str = "text", label: str = "label", separator: str = "", skip_bad: int = 0) -> Read:
+def read_documents(
+    path: Path, *, text: str = "text", label: str = "label", separator: str = "", weight: str = "", skip_bad: int = 0
+) -> Read:
     """Return train, test and the classes of a table, a folder with a train and a test table, or train/CLASS/*.txt folders.
 
     A table alone is divided: about a fifth of its rows, picked by their texts, is for testing. `text` and `label` are columns.
-    With a `separator`, or several label columns, separated by commas, a text can have several labels. Up to `skip_bad` rows of
-    a table may have no text or no label. They are left out, with a warning.
+    With a `separator`, or several label columns, separated by commas, a text can have several labels. `weight` is the column of
+    the weights of training texts. Up to `skip_bad` rows of a table may have no text or no label. They are left out, with a
+    warning.
     """
-    columns = Columns(text, label, separator)
+    columns = Columns(text, label, separator, weight)
     if path.is_dir() and not _has_tables(path):
         names = [path / "train", next((path / name for name in ("test", "val") if (path / name).is_dir()), path / "test")]
         train, test = (list(_folder_rows(name)) for name in names)
@@ -61,7 +65,7 @@ def read_documents(path: Path, *, text: str = "text", label: str = "label", sepa
     else:
         train, test = split_rows(path, columns, skip_bad)
     classes, labels = label_rows(path, (train, test), columns)
-    return _documents(train, labels[0]), _documents(test, labels[1]), classes
+    return _documents(train, labels[0], read_weights(train, columns)), _documents(test, labels[1]), classes
 
 
 def split_rows(path: Path, columns: Columns, skip_bad: int = 0) -> tuple[list[Row], list[Row]]:
@@ -121,8 +125,8 @@ def read_rows(path: Path, classes: tuple[str, ...], columns: Columns, skip_bad: 
     return rows, encode_labels(rows, classes, columns)
 
 
-def _documents(rows: Sequence[Row], labels: Tensor) -> Documents:
-    return Documents([row.content for row in rows], labels)
+def _documents(rows: Sequence[Row], labels: Tensor, weights: Tensor | None = None) -> Documents:
+    return Documents([row.content for row in rows], labels, weights)
 
 
 def find_table(folder: Path, name: str) -> Path | None:
@@ -199,7 +203,7 @@ def _rows(path: Path, columns: Columns) -> Iterator[Row]:
             raise ValueError(f"{where}: half a character (a lone surrogate)") from None
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # 1.0 is the same class as 1
-        yield Row(where, content, columns.join(where, row, str(value).strip()))
+        yield Row(where, content, columns.join(where, row, str(value).strip()), row.get(columns.weight))
 
 
 def _join_texts(where: str, row: Mapping[str, Json], columns: Sequence[str]) -> str:

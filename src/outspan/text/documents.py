@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +10,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from outspan.config import Recipe
-from outspan.shapes import Labels
+from outspan.sample_weights import pick_weights, weights_bytes
+from outspan.shapes import Labels, Num
 from outspan.text.backtranslation import read_cache
 from outspan.text.cache import read_sentences
 from outspan.text.models import load_tokenizer
@@ -29,6 +30,7 @@ class Documents:
 
     texts: Sequence[str] = field(repr=False)
     labels: Labels
+    weights: Num[Tensor, "..."] | None = None
     stores_tokens: bool = True  # in a file, for later runs; not those of texts that are predicted once
     noun: ClassVar[str] = "texts"
     is_croppable: ClassVar[bool] = False
@@ -40,8 +42,8 @@ class Documents:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the texts and labels."""
-        digest = hashlib.sha256(self.labels.numpy().tobytes())
+        """A digest of the texts, labels and weights."""
+        digest = hashlib.sha256(self.labels.numpy().tobytes() + weights_bytes(self.weights))
         for text in self.texts:
             data = text.encode(errors="surrogatepass")
             digest.update(len(data).to_bytes(8, "little") + data)
@@ -68,7 +70,7 @@ class Documents:
 
     def take(self, rows: Tensor) -> "Documents":
         """Return a subset of the documents."""
-        return Documents([self.texts[int(row)] for row in rows], self.labels[rows])
+        return Documents([self.texts[int(row)] for row in rows], self.labels[rows], pick_weights(self.weights, rows))
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> Encoded:
         """Return the documents tokenized for the recipe's model. With `train` also what text operations need."""
@@ -81,7 +83,8 @@ class Documents:
         needs = {TEXT_TRANSFORMS[name].needs for name in names if name in TEXT_TRANSFORMS}
         files = (recipe.cache, recipe.wordnet if "wordnet" in needs else None) if train else ("", None)
         options = {"train": train, "has_proposals": train and "proposals" in needs}
-        return _tokenized(self, recipe.model, recipe.length, recipe.truncate, *files, **options)
+        encoded = _tokenized(self, recipe.model, recipe.length, recipe.truncate, *files, **options)
+        return replace(encoded, weights=self.weights)
 
     def keys(self) -> Iterator[str]:
         """Return the text of each document: equal texts are copies."""

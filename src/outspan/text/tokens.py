@@ -3,7 +3,7 @@
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from outspan.config import Recipe
 from outspan.files import Json
-from outspan.shapes import Labels
+from outspan.shapes import Labels, Num
 from outspan.text.proposals import find_proposals
 from outspan.text.segments import PAIR, sentences
 from outspan.text.tokenizer import Tokenizer
@@ -69,6 +69,7 @@ class Encoded:
     labels: Labels
     length: int  # maximum number of tokens, with special tokens
     truncate: str = "tail"  # the part of a long document that is kept
+    weights: Num[Tensor, "..."] | None = None
     noun: ClassVar[str] = "texts"
     is_croppable: ClassVar[bool] = False
     decoding: ClassVar[int] = 0
@@ -98,7 +99,8 @@ class Encoded:
 
     def take(self, rows: Tensor) -> "Encoded":
         """Return a subset of the documents."""
-        return Encoded(self.corpus, self.rows[rows.numpy()], self.labels[rows], self.length, self.truncate)
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, rows=self.rows[rows.numpy()], labels=self.labels[rows], weights=weights)
 
     @cached_property
     def digest(self) -> str:

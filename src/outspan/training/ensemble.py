@@ -25,11 +25,11 @@ def is_batchable(recipe: Recipe) -> bool:
     """Return whether a recipe can be a member of an ensemble.
 
     Its model must be a perceptron, its augmentation must not depend on the model or its losses, and it must have no ema,
-    validation, early stopping, precision, frozen layers, random crops, class weights or balanced sampling.
+    validation, early stopping, precision, frozen layers, random crops, weights of classes or samples, or balanced sampling.
     """
     depends_on_losses = find_policy(recipe.policy).uses_model or recipe.skip > 0 or recipe.by_confidence > 0
     is_tuned = recipe.precision != "auto" or recipe.freeze != "none" or recipe.layer_decay < 1
-    is_balanced = recipe.class_weights or recipe.sampling != "shuffle"
+    is_balanced = recipe.class_weights or recipe.weight_column or recipe.sampling != "shuffle"
     others = recipe.ema or recipe.validation or recipe.patience or is_tuned or is_balanced or recipe.crop != "centre"
     return models.is_perceptron(recipe.model) and not depends_on_losses and not others
 
@@ -58,6 +58,8 @@ def train_ensemble(
     """
     _check_members(members)
     data = data or load_for(members[0])
+    if data.train.weights is not None:
+        raise ValueError(f"data {data.name!r} has sample weights, which an ensemble of perceptrons cannot use: leave them out")
     models.check_takes(members[0].model, data.train.noun)
     run = EnsembleRun(list(members), data, torch.device(device), shared=shared, out=out)
     with current(run.device):

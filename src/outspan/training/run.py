@@ -12,10 +12,12 @@ from torch import Tensor
 
 from outspan.config import Recipe, changed_keys, write_recipe
 from outspan.data.splits import Split
+from outspan.devices import to_device
 from outspan.figures.markup import display, figure_bytes
 from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
+from outspan.policies.weighting import weigh
 from outspan.training import Diverged, checkpoint, compositions
 from outspan.training.examples import Example, make_examples
 from outspan.training.freezing import is_frozen, set_training
@@ -91,6 +93,7 @@ class Run:
         self.loss_queue = LossQueue(device, self._read)
         self._epoch_rows: Iterator[Tensor] = iter(())  # of the batches of this epoch that are not augmented yet
         self._rows = torch.empty(0, dtype=torch.int64)  # of the batch that was augmented last
+        self._weighted: Sequence[Tensor] = ()  # of the same batch: weights and targets of the weighted loss
         self._inputs: Any = None  # of the batch that was augmented last, if it is shown to the trackers
         self._examples: list[Example] = []
         self._starts_again = False  # the folder has a recipe but no checkpoint
@@ -167,10 +170,9 @@ class Run:
         processes = f", {self.ranks.world} processes" if self.ranks.is_group else ""
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         resuming += f"; {self.out} has no checkpoint yet, starting again" if self._starts_again else ""
-        return (
-            f"{fold}{samples}, {len(data.classes)} classes, {size}; model {recipe.model}, {parameters:,} parameters; "
-            f"policy {policy}; device {self.device.type}{processes}{resuming}"
-        )
+        model = f"model {recipe.model}, {parameters:,} parameters"
+        about = f"{fold}{samples}, {len(data.classes)} classes, {size}; {model}; policy {policy}"
+        return f"{about}; device {self.device.type}{processes}{resuming}"
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Tensor]]:
         """Return the inputs and labels of an epoch in its random order, from batch `start` to the end of the epoch or run."""
@@ -193,15 +195,19 @@ class Run:
         """Augment a batch with the policy."""
         self._inputs = inputs if self._is_shown() else None
         self._rows, share = next(self._epoch_rows), self.recipe.by_confidence
-        if not share:
-            return self.setup.policy(inputs, labels, step=self.step)
-        confidence = 1 - share + share * self.setup.samples.confidence(self._rows)
-        return self.setup.policy(inputs, labels, step=self.step, confidence=confidence)
+        confidence = {"confidence": 1 - share + share * self.setup.samples.confidence(self._rows)} if share else {}
+        batch = self.setup.policy(inputs, labels, step=self.step, **confidence)
+        if self.setup.weights is not None:
+            weights = self.setup.weights[to_device(self._rows, self.setup.weights.device)]
+            self._weighted = weigh(batch, inputs, labels, weights)
+        return batch
 
     def learn(self, batch: Batch) -> None:
         """Do one step of the optimizer, and let a policy that learns see the losses."""
         lr = lr_at(self.recipe, self.step, self.steps)
-        losses = take_step(self.state, self.setup.learner, self.recipe, batch, lr, rank=self.ranks.rank)
+        losses = take_step(
+            self.state, self.setup.learner, self.recipe, batch, lr, rank=self.ranks.rank, weighted=self._weighted
+        )
         if self.learning_policy is not None:
             self.learning_policy.learn(losses, step=self.step)
         self.setup.samples.learn(self._rows, losses, batch.targets)
@@ -243,10 +249,9 @@ class Run:
         row["lr"] = lr_at(self.recipe, self.step - 1, self.steps)
         row["test_accuracy"] = self._accuracy(splits.test)
         if splits.validation is not None:
-            of_validation = validation_metrics(
-                self.setup.eval_model, splits.validation, splits.preprocess, self.device, self.ranks
-            )
-            row |= {f"validation_{name}": value for name, value in of_validation.items()}
+            model, of = self.setup.eval_model, splits.validation
+            scores = validation_metrics(model, of, splits.preprocess, self.device, self.ranks)
+            row |= {f"validation_{name}": value for name, value in scores.items()}
         row |= self.setup.samples.metrics()
         if self.learning_policy is not None:
             row |= self.learning_policy.metrics()

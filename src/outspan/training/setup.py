@@ -27,6 +27,7 @@ from outspan.policies.hard_samples import HardSamples
 from outspan.policies.objectives import find_objective
 from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import Policy, build_policy, check_noun, find_policy
+from outspan.sample_weights import normalize_weights
 from outspan.shapes import channels_of_shape
 from outspan.training.distributed import RankLearner, Ranks
 from outspan.training.graphs import GraphModel
@@ -80,6 +81,7 @@ class Setup:
     eval_model: nn.Module
     provenance: Provenance
     ranks: Ranks
+    weights: Tensor | None  # of the training samples in the loss, on the device; their mean is 1
 
     @property
     def parts(self) -> Parts:
@@ -104,6 +106,8 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     validation = None if validation is None else validation.prepared(recipe)
     is_synchronized = bool(recipe.sync_bn) and ranks.is_group
     graphs = options.graphs and train.can_record_graphs(options.device) and not is_synchronized
+    weights = normalize_weights(train.weights)
+    weights = None if weights is None else weights.to(options.device)
     data_provenance = describe_data(recipe, data, samples, train)
     preprocess = _make_preprocess(recipe, options, train.noun, data_provenance)
     splits = Splits(train.to(options.device), test, validation, preprocess)
@@ -123,7 +127,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     if ranks.is_group:
         learner = RankLearner(learner, ranks, find_policy(recipe.policy).rows(recipe))
     provenance = Provenance(recipe, data_provenance, _describe_environment(options, graphs=graphs))
-    return Setup(splits, state, policy, chosen, learner, eval_model, provenance, ranks)
+    return Setup(splits, state, policy, chosen, learner, eval_model, provenance, ranks, weights)
 
 
 def _make_preprocess(recipe: Recipe, options: Options, noun: str, data: DataProvenance) -> Preprocess:

@@ -18,8 +18,8 @@ from outspan.training.state import State
 class Learner:
     """Forward and backward pass: `learner(inputs, targets)` returns the loss per sample and sets the gradients of their mean.
 
-    With `class_weights` [classes] or `weights`, one per sample, the gradients are those of the weighted losses. The returned
-    losses have no weights, because policies learn from them.
+    With `class_weights` [classes], or `weighted`, a weight per sample and the targets of the weighted loss, the gradients are
+    those of the weighted losses. The returned losses have no weights, because policies learn from them.
 
     A batch is processed in `parts`, whose gradients add up to those of the batch. `forward` may return the logits of several
     models, [models, B, classes]; each model then gets the gradients of its own mean loss.
@@ -48,42 +48,47 @@ class Learner:
         if self.recorded is not None:
             self.recorded.forget()
 
-    def __call__(self, inputs: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
+    def __call__(self, inputs: Tensor, targets: Tensor, *weighted: Tensor) -> Tensor:
         if self.recorded is None:
-            return self._learn(inputs, targets, *weights)
-        if self.recorded.is_new(inputs, targets, *weights):
+            return self._learn(inputs, targets, *weighted)
+        if self.recorded.is_new(inputs, targets, *weighted):
             buffers, rng_state = [buffer.clone() for buffer in self.model.buffers()], torch.cuda.get_rng_state()
-            self.recorded.record(inputs, targets, *weights)
+            self.recorded.record(inputs, targets, *weighted)
             for buffer, before in zip(self.model.buffers(), buffers, strict=True):
                 buffer.copy_(before)
             torch.cuda.set_rng_state(rng_state)
-        losses, gradients = self.recorded(inputs, targets, *weights)
+        losses, gradients = self.recorded(inputs, targets, *weighted)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         return losses.clone()
 
-    def _learn(self, inputs: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
-        targets = self.objective.smooth(targets, self.label_smoothing)
+    def _learn(self, inputs: Tensor, targets: Tensor, *weighted: Tensor) -> Tensor:
+        targets, *others = (self.objective.smooth(one, self.label_smoothing) for one in (targets, *weighted[1:]))
         for parameter in self.parameters:
             parameter.grad = None  # a recorded graph must write gradients, not accumulate them
         losses, scale = [], self.objective.scale(targets.shape[-1])
-        for part, *of_part in zip(*(tensor.chunk(self.parts) for tensor in (inputs, targets, *weights)), strict=True):
-            part_losses, weighted = self._losses(part, *of_part)
-            self.scale(weighted.mean(-1).sum() * (len(part) / len(inputs) * scale)).backward()
+        for part, *of_part in zip(
+            *(tensor.chunk(self.parts) for tensor in (inputs, targets, *weighted[:1], *others)), strict=True
+        ):
+            part_losses, with_weights = self._losses(part, *of_part)
+            self.scale(with_weights.mean(-1).sum() * (len(part) / len(inputs) * scale)).backward()
             losses.append(part_losses.detach())
         return torch.cat(losses)
 
-    def _losses(self, inputs: Tensor, targets: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+    def _losses(self, inputs: Tensor, targets: Tensor, *weighted: Tensor) -> tuple[Tensor, Tensor]:
         """Return the losses, and those with weights."""
         device = inputs.device.type
         # No cache: a cast cached before the recording would become stale.
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
             logits = read_logits(self.forward(inputs))
-        rows = logits.float().flatten(0, -2), targets.flatten(0, -2)
-        losses = weighted = self.objective.loss(*rows, reduction="none").view(targets.shape[:-1])
+        shape, rows = targets.shape[:-1], logits.float().flatten(0, -2)
+        losses = with_weights = self.objective.loss(rows, targets.flatten(0, -2), reduction="none").view(shape)
+        weights, targets = (*weighted, targets)[:2] if weighted else (None, targets)
         if self.class_weights is not None:
-            weighted = self.objective.weighted(*rows, self.class_weights).view(targets.shape[:-1])
-        return losses, weighted * weights[0] if weights else weighted
+            with_weights = self.objective.weighted(rows, targets.flatten(0, -2), self.class_weights).view(shape)
+        elif weights is not None:
+            with_weights = self.objective.loss(rows, targets.flatten(0, -2), reduction="none").view(shape)
+        return losses, with_weights if weights is None else with_weights * weights
 
 
 @runtime_checkable
@@ -106,17 +111,17 @@ def take_step(
     clip: Callable[[Iterable[Tensor], float], object] = nn.utils.clip_grad_norm_,
     *,
     rank: int = 0,
-    weights: Sequence[Tensor] = (),
+    weighted: Sequence[Tensor] = (),
 ) -> Tensor:
     """Update the model on a batch and return the loss of each sample, [B] or [models, B].
 
     `clip` limits the gradients of parameters. By default it limits the norm of all gradients together. Every rank has its own
-    draws of dropout. `weights` are empty, or one tensor with a weight of the loss of each sample.
+    draws of dropout. `weighted` is empty, or the weight of each sample and its targets in the weighted loss.
     """
     for group in state.optimizer.param_groups:
         group["lr"] = lr * group["rate"]
     _seed(rng.derive(recipe.seed, "model", state.step, *[rank] if rank else []), batch.inputs.device)
-    losses = learner(batch.inputs, batch.targets, *weights)
+    losses = learner(batch.inputs, batch.targets, *weighted)
     if recipe.clip:
         state.scaler.unscale_(state.optimizer)
         clip(state.model.parameters(), recipe.clip)

@@ -86,7 +86,7 @@ def check(data: bytes, folder: Path) -> None:
     path.write_bytes(body)
     if name == ".npz":
         arrays = attempt(readers.read_npz, path)
-        expect(arrays is None or len(arrays) == 4, "an npz file has four arrays")
+        expect(arrays is None or len(arrays) == 5, "an npz file has four arrays, and weights or None")
     elif name.startswith(".idx"):
         attempt(readers.read_idx, folder / "file.idx", (4, 3, 2))
     elif name == ".mat":

@@ -98,6 +98,7 @@ def test_a_step_that_cannot_be_timed_names_the_policy(keys, tmp_path):
 
 def test_timing_stays_within_the_run_before_its_finish(keys, tmp_path, monkeypatch):
     """Beyond its end, a linear schedule has negative learning rates, and the finish is cheaper than the other steps."""
+    monkeypatch.setattr(timing, "_ROUND_SECONDS", 0.0)
     steps, augment = set(), timing.Run.augment
 
     def recorded(run, inputs, labels):

@@ -205,13 +205,13 @@ def test_a_grid_is_chosen_on_held_out_texts(corpus, tiny_model, cache, tmp_path)
 
 
 def test_measure_works_for_text(corpus, tiny_model, cache, tmp_path):
-    recipe = small(corpus, tiny_model, cache=cache, epochs=3)
+    recipe = small(corpus, tiny_model, cache=cache, epochs=1)
     names = measurable(recipe.data, recipe.cache)
     assert names[:3] == ("switchout", "word_replacement", "back_translation")
     assert not {"synonym_replacement", "casing"} & {*names}  # they need more than a cache
     assert measurable(recipe.data) == (*names[:2], *names[3:])
     names = names[:3]
-    result = measure(recipe, transforms=names, seeds=3, out=tmp_path / "measured")
+    result = measure(recipe, transforms=names, seeds=2, out=tmp_path / "measured")
     assert result.info.noun == "texts"
     assert result.info.settings.recipe.probability == 1  # the default for text
     assert set(result.transforms) == set(names)
@@ -301,7 +301,8 @@ def test_a_policy_for_images_is_refused_before_training(corpus, tiny_model, tmp_
 def test_the_commands_of_studies_accept_texts(corpus, tiny_model, tmp_path, run):
     sets = [x for one in ("length=48", "epochs=1", f"model={tiny_model}", f"data={corpus}") for x in ("--set", one)]
     run("compare", *sets, "--policies", "none,uncertain", "--seeds", "2", "-o", tmp_path / "compared")
-    out = run("measure", *sets, "--seeds", "2", "--probability", "1", "-o", tmp_path / "measured")
+    options = ["--transforms", "switchout,word_replacement", "--seeds", "2", "--probability", "1"]
+    out = run("measure", *sets, *options, "-o", tmp_path / "measured")
     run("compositions", tmp_path / "compared" / "uncertain-0", "-o", tmp_path / "chosen.png")
     assert "Values in %, 2 seeds, 20 test texts." in out
     assert "word_replacement" in out

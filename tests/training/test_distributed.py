@@ -59,6 +59,7 @@ def test_one_process_under_torchrun_runs_the_plain_loop(tmp_path, one_thread, mo
     assert all(torch.equal(tensor, plain.tensors[name]) for name, tensor in under.tensors.items())
 
 
+@pytest.mark.slow
 def test_1_2_and_4_ranks_agree_with_one_process_after_100_steps(tmp_path, one_thread):
     options = SMALL | GEOMETRIC | {"steps": 100}
     alone = train(tmp_path / "0", 0, **options)

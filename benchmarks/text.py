@@ -1,10 +1,13 @@
-"""Compare switchout and word replacement with nlpaug on the same reviews, on one core; and measure the speed of Apertium.
+"""Compare the operations on texts with nlpaug and TextAttack on the same reviews, on one core; and measure Apertium.
 
     python benchmarks/text.py --model FOLDER        # a folder with config.json, tokenizer.json and *.safetensors
 
 Reviews of IMDb are joined until they have 512 tokens. outspan works on tokens, which are made once per training and timed
-separately. nlpaug works on texts; tokenizing its output is not timed. All take turns in rounds; results are medians. Writes
-results/text-cpu.json.
+separately. The others work on texts; tokenizing their output is not timed. All take turns in rounds; results are medians.
+Every operation is also applied again with the same plan in another order, and the share of short sentences that an operation
+leaves unchanged is counted. With --apertium, the speed of Apertium is measured, and the rest of the result is kept. Writes
+results/text-cpu.json. Peers: pip install nlpaug textattack (text_peers.py); what they cannot build without the network is
+left out.
 """
 
 import argparse
@@ -13,25 +16,30 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
 
 import torch
 from machine import ROOT, machine
+from text_peers import make_peers
 
-from outspan import rng, uniform
+from outspan import Plan, rng, uniform
 from outspan.data.sets import load
+from outspan.files import write_json
+from outspan.policies.batch import draw_and_execute
 from outspan.text.backtranslation import Apertium
 from outspan.text.documents import Documents
-from outspan.text.executor import apply
+from outspan.text.executor import PadTokens, apply
 from outspan.text.models import load_tokenizer
 from outspan.text.segments import sentences
 from outspan.text.tokens import Encoded, encode
+from outspan.transforms.table import TEXT_TRANSFORMS
 
 BATCH, ROUNDS, PEER_REVIEWS = 64, 5, 40  # batch size; rounds; reviews per round for nlpaug
-FRACTIONS = {"switchout": 0.1, "word_replacement": 0.15}  # of the words, on average, for both libraries
+TIMED = [name for name, transform in TEXT_TRANSFORMS.items() if transform.needs not in ("cache", "proposals")]
+SHORT = 2_000  # sentences, of which those that stay unchanged are counted
 
 
 def join(texts: list[str], words: int) -> list[str]:
@@ -46,30 +54,48 @@ def join(texts: list[str], words: int) -> list[str]:
     return pieces
 
 
+def plans(name: str, count: int) -> list[tuple[torch.Tensor, Plan]]:
+    """Return the rows and a plan with one operation for each batch."""
+    propose = uniform(1, transforms=(name,), probability=1.0)
+    starts = range(0, count, BATCH)
+    rows = [torch.arange(start, min(start + BATCH, count)) for start in starts]
+    return [(some, propose(len(some), rng=rng.generator(0, "augment", step))) for step, some in enumerate(rows)]
+
+
 def ours(split: Encoded, name: str, count: int) -> float:
     """Return reviews per second: draw a plan, apply it and assemble the batch."""
-    propose = uniform(1, transforms=(name,), probability=1.0)
-    rows = [torch.arange(i, min(i + BATCH, count)) % len(split) for i in range(0, count, BATCH)]
     began = time.perf_counter()
-    for step, (passages, _) in enumerate(split.batches(rows, torch.device("cpu"))):
-        apply(passages, propose(len(passages), rng=rng.generator(0, "augment", step)))
+    for rows, plan in plans(name, count):
+        [(passages, _)] = split.batches([rows % len(split)], torch.device("cpu"))
+        apply(passages, plan)
     return count / (time.perf_counter() - began)
 
 
-def nlpaugs(texts: list[str], vocabulary: list[str]) -> dict[str, Callable[[str], object]]:
-    """Return the corresponding augmenters of nlpaug, for the same fraction of the words."""
-    import nlpaug.augmenter.word as naw
-    import nlpaug.model.word_stats as nmw
+def differences(split: Encoded, name: str, count: int) -> int:
+    """Return how many of the first reviews differ if their rows of the plan are applied again, in another order."""
+    wrong = 0
+    for rows, plan in plans(name, count):
+        [(passages, _)], back = split.batches([rows % len(split)], torch.device("cpu")), torch.arange(len(rows)).flip(0)
+        [(other, _)] = split.batches([rows[back] % len(split)], torch.device("cpu"))
+        moved = Plan.of([[name]] * len(rows), levels=plan.levels[back].tolist(), places=plan.places[back].tolist())
+        wrong += int((apply(passages, plan)[back] != apply(other, moved)).any(dim=1).sum())
+    return wrong
 
-    stats = nmw.TfIdf()
-    stats.train([text.split() for text in texts])
-    folder = ROOT / "build"
-    folder.mkdir(exist_ok=True)
-    stats.save(str(folder))
-    options = {"aug_min": 0, "aug_max": None, "tokenizer": str.split}
-    switch = naw.RandomWordAug(action="substitute", target_words=vocabulary, aug_p=FRACTIONS["switchout"], **options)
-    replace = naw.TfIdfAug(model_path=str(folder), action="substitute", aug_p=FRACTIONS["word_replacement"], **options)
-    return {"switchout": switch.augment, "word_replacement": replace.augment}
+
+def unchanged(split: Encoded, name: str) -> dict[str, float]:
+    """Return the fraction of sentences that stay as they are, after the first draw and after all draws."""
+    propose, counts = uniform(1, transforms=(name,), probability=1.0), {"first draw": 0, "last draw": 0}
+    for step, rows in enumerate(torch.arange(min(SHORT, len(split))).split(BATCH)):
+        [(passages, _)] = split.batches([rows], torch.device("cpu"))
+        first = propose(len(rows), rng=rng.generator(0, "augment", step, 0))
+        counts["first draw"] += int(PadTokens().augment(passages, first).unchanged().sum())
+
+        def draw(attempt: int, count: int = len(rows), step: int = step) -> Plan:
+            return propose(count, rng=rng.generator(0, "augment", step, attempt))
+
+        drawn = draw_and_execute(passages, draw, PadTokens())
+        counts["last draw"] += 0 if drawn.unchanged is None else drawn.unchanged[0]
+    return {key: value / min(SHORT, len(split)) for key, value in counts.items()}
 
 
 def apertium(texts: list[str], count: int) -> dict[str, object]:
@@ -98,6 +124,36 @@ def apertium(texts: list[str], count: int) -> dict[str, object]:
     }
 
 
+def time_all(split: Encoded, pieces: list[str], count: int) -> dict[str, Any]:
+    """Return reviews per second of every operation and its peers, which take turns."""
+    vocabulary = sorted({word for piece in pieces[:2000] for word in piece.split()})
+    (ROOT / "build").mkdir(exist_ok=True)
+    peers = list(make_peers(pieces[:500], vocabulary, ROOT / "build"))
+    names = [name for name in TIMED if split.corpus.bank is None or split.corpus.bank.sees_case or name != "casing"]
+    rates: dict[str, list[float]] = {}
+    for turn in range(ROUNDS):
+        for name in names:
+            rates.setdefault(f"outspan {name}", []).append(ours(split, name, count))
+        few = [" ".join(piece.split()[:390]) for piece in pieces[turn * PEER_REVIEWS :][:PEER_REVIEWS]]  # about 512 tokens
+        for name, library, augment in peers:
+            began = time.perf_counter()
+            for text in few:
+                augment(text)
+            rates.setdefault(f"{library} {name}", []).append(len(few) / (time.perf_counter() - began))
+        print(f"round {turn + 1} of {ROUNDS}", flush=True)
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    best = {name: max(medians[f"{library} {name}"] for of, library, _ in peers if of == name) for name, _, _ in peers}
+    times = {name: medians[f"outspan {name}"] / rate for name, rate in best.items() if name in names}
+    replayed = min(count, 2_000)
+    wrong = {name: differences(split, name, replayed) for name in names}
+    return {
+        "reviews_a_second": medians,
+        "rounds": rates,
+        "times_as_fast": times,
+        "replay": {"reviews": replayed, "differ": wrong},
+    }
+
+
 def main() -> None:
     """Measure, print and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -107,47 +163,33 @@ def main() -> None:
     parser.add_argument("--apertium", action="store_true", help="measure only Apertium, and keep the rest of the result")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    texts = list(load("imdb").train.texts)
-    rate = apertium(texts, 5_000)
-    print("apertium", rate, flush=True)
+    train = load("imdb").train
+    assert isinstance(train, Documents)
+    texts = list(train.texts)
+    before = json.loads(options.result.read_text()) if options.result.exists() else {}
     if options.apertium:
-        result = json.loads(options.result.read_text()) | {"apertium": rate}
-        options.result.write_text(json.dumps(result, indent=2) + "\n")
+        write_json(options.result, before | {"apertium": apertium(texts, 5_000)})
         return
     pieces = join(texts, 480)[: options.reviews]
     tokenizer = load_tokenizer(options.model)
     began = time.perf_counter()
-    split = encode(Documents(pieces, torch.zeros(len(pieces), dtype=torch.int64)), tokenizer, length=512)
+    split = encode(Documents(pieces, torch.arange(len(pieces)) % 2), tokenizer, length=512)
     prepared = time.perf_counter() - began
-    full = float((split.corpus.lengths >= 510).mean())
-    vocabulary = sorted({word for piece in pieces[:2000] for word in piece.split()})
-    peers = nlpaugs(pieces[:2000], vocabulary)
-    rates: dict[str, list[float]] = {}
-    for turn in range(ROUNDS):
-        for name in FRACTIONS:
-            rates.setdefault(f"outspan {name}", []).append(ours(split, name, options.reviews))
-            texts = [
-                " ".join(piece.split()[:390]) for piece in pieces[turn * PEER_REVIEWS : (turn + 1) * PEER_REVIEWS]
-            ]  # about 512 tokens
-            began = time.perf_counter()
-            for text in texts:
-                peers[name](text)
-            rates.setdefault(f"nlpaug {name}", []).append(len(texts) / (time.perf_counter() - began))
-            print(name, f"{rates[f'outspan {name}'][-1]:,.0f} and {rates[f'nlpaug {name}'][-1]:,.1f} reviews/s", flush=True)
-    medians = {name: statistics.median(values) for name, values in rates.items()}
     result = {
-        "machine": {**machine("nlpaug", "tokenizers"), "threads": 1},
+        "machine": {**machine("nlpaug", "textattack", "tokenizers"), "threads": 1},
         "reviews": options.reviews,
         "distinct": len(pieces),
-        "of_512_tokens": full,
-        "reviews_a_second": medians,
-        "rounds": rates,
-        "times_as_fast": {name: medians[f"outspan {name}"] / medians[f"nlpaug {name}"] for name in FRACTIONS},
+        "of_512_tokens": float((split.corpus.lengths >= 510).mean()),
+        **time_all(split, pieces, options.reviews),
         "tokens_made_once": {"seconds": prepared, "reviews_a_second": len(pieces) / prepared},
-        "apertium": rate,
     }
-    options.result.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result["times_as_fast"]))
+    long = [one for text in texts[:: max(1, len(texts) // SHORT)] for one in sentences(text)[:1] if len(one.split()) >= 4]
+    short = encode(Documents(long, torch.arange(len(long)) % 2), tokenizer, length=512)
+    names = [name for name in TIMED if f"outspan {name}" in result["reviews_a_second"] and not name.startswith("sentence")]
+    result["unchanged_sentences"] = {name: unchanged(short, name) for name in names}
+    write_json(options.result, result | ({"apertium": before["apertium"]} if "apertium" in before else {}))
+    for key in ("times_as_fast", "unchanged_sentences", "replay"):
+        print(key, json.dumps(result[key]))
 
 
 if __name__ == "__main__":

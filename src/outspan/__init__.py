@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from outspan.config import Recipe as Recipe
     from outspan.data.image import read_image as read_image
     from outspan.data.image import write_image as write_image
+    from outspan.data.objects import from_datasets as from_datasets
     from outspan.data.sets import load as load_data
     from outspan.integrations.export import Exported as Exported
     from outspan.integrations.export import export as export
@@ -110,6 +111,7 @@ _HOMES = {
     "policy": "outspan.policies.timm:parse_policy",
     **dict.fromkeys(("read_image", "write_image"), "outspan.data.image"),
     "load_data": "outspan.data.sets:load",
+    "from_datasets": "outspan.data.objects",
     "apply": "outspan.transforms.apply",
     "apply_ops": "outspan.transforms.by_name",
     "mix_labels": "outspan.transforms.labels",
@@ -159,6 +161,7 @@ __all__ = [
     "dropin",
     "evaluate",
     "export",
+    "from_datasets",
     "lightning",
     "load",
     "load_data",

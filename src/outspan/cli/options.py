@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DATA_HELP = (
     'Data set name (digits, mnist, cifar10, …), image folder, .npz file or tar shards ("shard-{000..099}.tar"). '
-    "For text: imdb, a .csv, .tsv or .jsonl file, or a folder."
+    "For text: imdb, a .csv, .tsv, .jsonl or .parquet file, or a folder, also of Hugging Face datasets."
 )
 MODEL_HELP = "Model: mlp, convnet, wide_resnet-28-2, … or timm:NAME. For text: a Hugging Face Hub name or a local folder."
 _SET_HELP = "Set a recipe key, e.g. --set lr=0.2. Can be repeated. All keys (docs/training.md#recipes): "

@@ -1,10 +1,11 @@
-"""The formats of data at a path, `FORMATS`: texts, an .npz file of images, tar shards of images, and a folder of images."""
+"""The formats of data at a path, `FORMATS`: tables, texts, an .npz file of images, tar shards and a folder of images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from outspan.data import folders, image_tables, published, shards, tables
+from outspan.data.arrow import is_dataset
 from outspan.data.dataset import Data, ReadOptions
 from outspan.data.image_files import Files
 from outspan.data.splits import Samples
@@ -59,6 +60,10 @@ def _read_whole_shards(path: Path, classes: tuple[str, ...], options: ReadOption
     return published.read_whole_shards(path, options)[1]
 
 
+def _is_one_table(path: Path) -> bool:
+    return path.is_file() or is_dataset(path)
+
+
 _IMAGE_FOLDER = PathFormat(
     "images",
     Path.is_dir,
@@ -74,10 +79,10 @@ FORMATS = (
         "images",
         image_tables.is_image_table,
         _read_image_table,
-        is_undivided=Path.is_file,
+        is_undivided=_is_one_table,
         read_whole=_read_whole_image_table,
     ),
-    PathFormat("texts", tables.is_text, _read_texts, is_undivided=Path.is_file, read_whole=_read_whole_table),
+    PathFormat("texts", tables.is_text, _read_texts, is_undivided=_is_one_table, read_whole=_read_whole_table),
     PathFormat("images", lambda path: path.suffix == ".npz", lambda name, path, options: published.read_arrays(name, path)),
     PathFormat(
         "images", shards.is_shards, published.read_shards, is_undivided=lambda path: True, read_whole=_read_whole_shards

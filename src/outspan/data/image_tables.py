@@ -1,4 +1,7 @@
-"""Tables of image paths and labels: CSV, TSV or JSONL. Paths are relative to the folder of the table."""
+"""Tables of image paths and labels: CSV, TSV, JSONL or Parquet, and folders of `datasets` with images.
+
+Paths are relative to the folder of the table.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,22 +9,27 @@ from pathlib import Path
 
 from torch import Tensor
 
+from outspan.data.arrow import image_column, is_dataset, list_images
+from outspan.data.members import ImageFile
 from outspan.data.table_labels import IMAGE, Columns, Row, read_weights
 from outspan.data.tables import TABLES, find_table, first_row, label_rows, read_rows, split_rows
 
-Listed = tuple[list[Path], Tensor]
+Listed = tuple[Sequence[ImageFile], Tensor]
 
 
 def is_image_table(path: Path) -> bool:
     """Return whether a path is a table of images, or a folder with such tables: its first row names an image file."""
-    if path.is_dir():
-        path = find_table(path, "train") or path
+    path = find_table(path, "train") or path
+    if is_dataset(path):
+        return _image_column(path) is not None
     return path.is_file() and path.name.lower().endswith(TABLES) and _image_column(path) is not None
 
 
 def _image_column(path: Path) -> str | None:
     """Return the first column whose value in the first row is the name of an image; None if there is a column of texts."""
     try:
+        if is_dataset(path):
+            return image_column(path)
         row = first_row(path)
     except ValueError:  # reported when it is read
         return None
@@ -35,20 +43,25 @@ def list_table(path: Path, columns: Columns) -> tuple[Listed, Listed, tuple[str,
 
     A table alone is divided by its paths.
     """
-    table = (find_table(path, "train") or path) if path.is_dir() else path
+    table = find_table(path, "train") or path
     columns = replace(columns, text=_image_column(table) or columns.text)
     train, test = split_rows(path, columns)
     classes, labels = label_rows(path, (train, test), columns)
-    return (_paths(path, train), labels[0]), (_paths(path, test), labels[1]), classes, read_weights(train, columns)
+    of_test = find_table(path, "test") or find_table(path, "validation") or path
+    files = [_files(where, rows, columns.text) for where, rows in ((table, train), (of_test, test))]
+    return (files[0], labels[0]), (files[1], labels[1]), classes, read_weights(train, columns)
 
 
 def list_whole_table(path: Path, classes: tuple[str, ...], columns: Columns) -> Listed:
     """Return all image files of a table, and their labels, which must be among the classes."""
     columns = replace(columns, text=_image_column(path) or columns.text)
     rows, labels = read_rows(path, classes, columns)
-    return _paths(path, rows), labels
+    return _files(path, rows, columns.text), labels
 
 
-def _paths(path: Path, rows: Sequence[Row]) -> list[Path]:
-    folder = path if path.is_dir() else path.parent
-    return [folder / row.content.strip() for row in rows]
+def _files(table: Path, rows: Sequence[Row], column: str) -> Sequence[ImageFile]:
+    """Return the image of each row of a table."""
+    if is_dataset(table):
+        images = list_images(table, column)
+        return [images[int(row.content)] for row in rows]
+    return [table.parent / row.content.strip() for row in rows]

@@ -136,10 +136,12 @@ def _read(name: str, options: ReadOptions) -> Data:
     if (path_format := find_format(path)) is not None:
         return path_format.read(name, path, options)
     if path.is_file():
-        raise ValueError(f"{name}: a file; data must be a folder, an .npz file, .tar shards, or or a .csv, .tsv or .jsonl file")
+        raise ValueError(
+            f"{name}: a file; data must be a folder, an .npz file, .tar shards, or a .csv, .tsv, .jsonl or .parquet file"
+        )
     if os.sep in name:
         raise ValueError(f"{name}: no such file or folder")
-    raise unknown("data set", name, SETS, "a folder", "an .npz file", ".tar shards", "a .csv, .tsv or .jsonl file")
+    raise unknown("data set", name, SETS, "a folder", "an .npz file", ".tar shards", "a .csv, .tsv, .jsonl or .parquet file")
 
 
 def _root_of(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Labelled texts read from CSV, TSV and JSONL tables and from folders of .txt files, such as the official IMDb."""
+"""Labelled texts read from CSV, TSV, JSONL and Parquet tables, folders of `datasets`, and folders of .txt files, as IMDb."""
 
 import csv
 import gzip
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from outspan.data.arrow import dataset_rows, is_dataset, parquet_rows
 from outspan.data.dividing import pick_test_rows
 from outspan.data.table_labels import (
     Columns,
@@ -32,7 +33,7 @@ from outspan.messages import shown
 from outspan.text.documents import Documents
 from outspan.text.segments import PAIR
 
-TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz")
+TABLES = (".csv", ".tsv", ".jsonl", ".jsonl.gz", ".parquet")
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)  # IMDb's reviews keep their line breaks as HTML
 _LIST = re.compile(
     r"""\[\s*(['"\d-].*)?\]|\{\s*(['"\d-].*)?\}""", re.DOTALL
@@ -43,7 +44,7 @@ Read = tuple[Documents, Documents, tuple[str, ...]]  # train, test, and the clas
 def is_text(path: Path) -> bool:
     """Return whether a path holds texts: a table, or a folder of tables or of class folders with .txt files."""
     if path.is_dir():
-        return _has_tables(path) or next(path.glob("train/*/*.txt"), None) is not None
+        return is_dataset(path) or _has_tables(path) or next(path.glob("train/*/*.txt"), None) is not None
     return is_table(path)
 
 
@@ -58,7 +59,7 @@ def read_documents(
     warning.
     """
     columns = Columns(text, label, separator, weight)
-    if path.is_dir() and not _has_tables(path):
+    if path.is_dir() and not _has_tables(path) and not is_dataset(path):
         names = [path / "train", next((path / name for name in ("test", "val") if (path / name).is_dir()), path / "test")]
         train, test = (list(_folder_rows(name)) for name in names)
         columns = Columns()
@@ -70,9 +71,10 @@ def read_documents(
 
 def split_rows(path: Path, columns: Columns, skip_bad: int = 0) -> tuple[list[Row], list[Row]]:
     """Return the train and test rows of a folder with two tables, or of one table, which is divided."""
-    if path.is_dir():
-        tables = (find_table(path, name) or path / f"{name}.csv" for name in ("train", "test"))
-        train, test = (drop_bad_rows(table, list(_rows(table, columns)), columns, skip_bad) for table in tables)
+    if path.is_dir() and not is_dataset(path):
+        tables = [find_table(path, "train"), find_table(path, "test") or find_table(path, "validation")]
+        names = (table or path / f"{name}.csv" for table, name in zip(tables, ("train", "test"), strict=True))
+        train, test = (drop_bad_rows(table, list(_rows(table, columns)), columns, skip_bad) for table in names)
         return train, test
     rows = drop_bad_rows(path, list(_rows(path, columns)), columns, skip_bad)
     # Sets of labels may all be different, and a class with one row is always trained on.
@@ -131,6 +133,8 @@ def _documents(rows: Sequence[Row], labels: Tensor, weights: Tensor | None = Non
 
 def find_table(folder: Path, name: str) -> Path | None:
     """Return the table of a split in a folder, or None."""
+    if is_dataset(folder / name):
+        return folder / name
     return next((folder / f"{name}{suffix}" for suffix in TABLES if (folder / f"{name}{suffix}").is_file()), None)
 
 
@@ -173,6 +177,10 @@ def first_row(path: Path) -> dict[str, Json]:
 
 def _raw_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     """Return the rows of a table, each with its place for error messages."""
+    if is_dataset(path):
+        return dataset_rows(path)
+    if path.name.lower().endswith(".parquet"):
+        return parquet_rows(path)
     lines = _lines(path)
     return _json_rows(path, lines) if path.name.lower().endswith((".jsonl", ".jsonl.gz")) else _csv_rows(path, lines)
 

@@ -2,9 +2,9 @@
 
     python benchmarks/folders.py --out results/folders.json
 
-The files are empty, because a listing does not read them: `decoding.py` measures how fast images are decoded. Every start is a process of its own. First and second starts take
-turns. The folders are in the memory of the operating system in both cases, so a first start from a disk takes longer. The CPU
-time is measured, too: on a busy machine it is the more reliable number.
+The files are empty, because a listing does not read them: `decoding.py` measures how fast images are decoded. Every start is a
+process of its own. First and second starts take turns. The folders are in the memory of the operating system in both cases, so
+a first start from a disk takes longer. The CPU time is measured, too: on a busy machine it is the more reliable number.
 """
 
 import argparse

@@ -28,13 +28,6 @@ def make(folder: Path, classes: int, per_class: int, size: tuple[int, int]) -> N
             image.save(folder / f"class{label:02}" / f"{number}.jpg", quality=90)
 
 
-def checkpoint(path: Path, state: dict[str, torch.Tensor]) -> None:
-    """Write a made checkpoint, from which fine-tuning starts."""
-    from safetensors.torch import save_file
-
-    save_file({name: tensor.contiguous() for name, tensor in state.items()}, path)
-
-
 def paths_and_labels(folder: Path) -> tuple[Sequence[Path], torch.Tensor]:
     """Return the files of a folder and their labels."""
     paths = sorted(folder.glob("*/*.jpg"))

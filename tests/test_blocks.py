@@ -87,6 +87,10 @@ def user_folder(tmp_path, resnet_weights, monkeypatch):
     (tmp_path / "docs").mkdir()  # some commands write figures there
     make_folder(tmp_path / "path" / "to" / "folder", train=8, test=4)
     make_shards(tmp_path / "path" / "to", shards=10)
+    for name, count in (("mug", 60), ("plant", 14), ("shoe", 14)):
+        (tmp_path / "phone-photos" / name).mkdir(parents=True)
+        for i in range(count):
+            Image.new("RGB", (50 + i, 40), (i, 4 * i, count)).save(tmp_path / "phone-photos" / name / f"{i}.jpg")
     for name in ("new.jpg", "my.png", "more/one.jpg", "pictures/one.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.new("RGB", (40, 40), (200, 30, 30)).save(tmp_path / name)
@@ -201,8 +205,9 @@ def small(words: list[str], tiny_model: Path) -> list[str]:
     """Return a command that does the same with less: fewer seeds, one epoch, a part of the data, a tiny model for text."""
     words = [re.sub(r"^timm:\w+", "timm:small", re.sub(r"^validation=\d+$", "validation=20", word)) for word in words]
     command = words[0]
-    less = LESS.get(words[1], {}) if len(words) > 2 else {}  # if an option is repeated, its last value is used
-    less = {**less, "--seeds": FEW_SEEDS[command]} if command in FEW_SEEDS and (less or command in TRAINING) else less
+    less = {**LESS.get(words[1], {})} if len(words) > 2 else {}  # if an option is repeated, its last value is used
+    if command in FEW_SEEDS and (less or command in TRAINING):
+        less |= {"--folds": 2} if "--folds" in words else {"--seeds": FEW_SEEDS[command]}
     words += [str(part) for option in less.items() for part in option]
     if command in TRAINING:
         options = SMALL | ({"size": 4, "weights": "published"} if "timm:small" in words else {"size": 32})

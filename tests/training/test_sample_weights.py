@@ -159,3 +159,20 @@ def test_weights_that_cannot_be_used_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", train_weights=np.ones(200), **arrays)
     with pytest.raises(ValueError, match="has sample weights, which an ensemble of perceptrons cannot use"):
         outspan.measure(data=str(tmp_path / "a.npz"), transforms=["rotate"], seeds=2, out=tmp_path / "m", epochs=1)
+
+
+@pytest.mark.slow
+def test_a_run_with_weights_is_evaluated_on_tables_without_them(tmp_path):
+    for name, weight in (("mine", ",1"), ("other", "")):
+        folder = tmp_path / name
+        folder.mkdir()
+        for split, column in (("train", weight), ("test", "")):
+            header = "file,label" + (",w" if column else "")
+            lines = [f"{i}.png,{'ab'[i % 2]}{column}" for i in range(12)]
+            (folder / f"{split}.csv").write_text("\n".join([header, *lines]))
+        for i in range(12):
+            outspan.write_image(torch.full((1, 3, 8, 8), 20 * i, dtype=torch.uint8), folder / f"{i}.png")
+    keys = {"model": "mlp", "policy": "none", "size": 8, "epochs": 1, "batch": 6, "weight_column": "w", "channels": "3"}
+    outspan.train(data=str(tmp_path / "mine"), out=tmp_path / "run", **keys)
+    for name in (None, tmp_path / "mine", tmp_path / "other"):
+        assert int(outspan.evaluate(tmp_path / "run", name).confusion.sum()) == 12

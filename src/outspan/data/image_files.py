@@ -67,7 +67,7 @@ class Files:
 
     def short_digest(self) -> str:
         """Return a short digest of the labels and of the paths, sizes and times of the files."""
-        digest = hashlib.blake2b(self.labels.numpy().tobytes(), digest_size=8)
+        digest = hashlib.blake2b(self.labels.numpy().tobytes() + weights_bytes(self.weights), digest_size=8)
         files = ((str(path), path.stat()) for path in self.paths)
         digest.update("\0".join(f"{path} {status.st_size} {status.st_mtime_ns}" for path, status in files).encode())
         return digest.hexdigest()

@@ -142,7 +142,7 @@ class InMemory:
 
     def short_digest(self) -> str:
         """Return a short digest of the pixels and labels."""
-        digest = hashlib.blake2b(self.labels.numpy().tobytes(), digest_size=8)
+        digest = hashlib.blake2b(self.labels.numpy().tobytes() + weights_bytes(self.weights), digest_size=8)
         digest.update(self.images.numpy().tobytes())
         return digest.hexdigest()
 

@@ -51,7 +51,7 @@ class Documents:
 
     def short_digest(self) -> str:
         """Return a short digest of the texts and labels."""
-        digest = hashlib.blake2b(self.labels.numpy().tobytes(), digest_size=8)
+        digest = hashlib.blake2b(self.labels.numpy().tobytes() + weights_bytes(self.weights), digest_size=8)
         digest.update("\0".join(self.texts).encode())
         return digest.hexdigest()
 

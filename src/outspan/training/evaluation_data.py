@@ -124,7 +124,7 @@ def _load_other(run: Trained, name: str, skip_bad: int) -> tuple[Data, Part]:
         part = Part.WHOLE if is_undivided(name) else Part.SPLIT
         return load_whole(name, run.classes, _reading(run), skip_bad=skip_bad), part
     is_same = Path(name).resolve() == Path(run.recipe.data).resolve()
-    changes = {} if is_same else {"fraction": 1.0, "folds": 0, "fold": 0}
+    changes = {} if is_same else {"fraction": 1.0, "folds": 0, "fold": 0, "weight_column": ""}
     part = Part.HELD_OUT if is_same and run.recipe.folds else Part.SPLIT
     return load_for(replace(_reading(run), data=name, **changes), skip_bad=skip_bad), part
 

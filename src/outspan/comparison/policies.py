@@ -163,7 +163,7 @@ def check_keys(keys: Collection[str]) -> None:
     """Refuse the recipe keys that `compare` sets itself."""
     for key in ("policy", "seed", "fold"):
         if key in keys:
-            how = "use policies, seeds and folds (--policies, --seeds and --folds)"
+            how = "use folds (--folds)" if key == "fold" else "use policies and seeds (--policies and --seeds)"
             raise ValueError(f"compare sets {key} itself, so {key} cannot be changed: {how}")
 
 

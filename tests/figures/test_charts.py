@@ -86,3 +86,11 @@ def test_a_plane_bars_and_a_graph():
     (arrow,) = [one for one in graph.of("path") if one["class"] == "arrow"]
     assert arrow["stroke-dasharray"] == "5 4"
     assert arrow["marker-end"] == f"url(#{graph.of('marker')[0]['id']})"
+
+
+def test_values_that_are_not_finite_are_left_out():
+    markup = line_chart(
+        [Series("a", [1, 2, 3], [1, 2, math.nan]), Series("b", [1, 2, 3], [2, math.inf, 1])], EPOCH, Axis("y"), title="T"
+    )
+    assert not re.search(r"\bnan\b|\binf\b", markup)
+    assert [len(line) for line in lines(markup)] == [2, 2]

@@ -4,11 +4,12 @@ import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 
 from outspan.figures import scales
 from outspan.figures.markup import Markup, element, table
-from outspan.figures.scales import Scale, shown
+from outspan.figures.scales import Scale, rounded, shown
 from outspan.figures.style import COLOURS, spread
 
 WIDTH, HEIGHT = 480, 300
@@ -51,7 +52,8 @@ class Axis:
 
 
 def line_chart(series: Sequence[Series], x: Axis, y: Axis, *, title: str, note: str = "") -> Markup:
-    """Return a chart of lines with their names at their ends, and a table of the values."""
+    """Return a chart of lines with their names at their ends, and a table of the values. Only finite values are drawn."""
+    series = [_finite(one) for one in series]
     named = [one for one in series if not one.faint]
     right = WIDTH - _label_width(named)
     across = x.scale([value for one in series for value in one.x], _LEFT, right)
@@ -105,8 +107,14 @@ def _axes(across: Scale, up: Scale, x_label: str, y_label: str) -> list[Markup]:
     return [*lines, upright]
 
 
+def _finite(one: Series) -> Series:
+    kept = [math.isfinite(x) and math.isfinite(y) for x, y in zip(one.x, one.y, strict=True)]
+    columns = {name: tuple(compress(getattr(one, name), kept)) for name in ("x", "y", "low", "high")}
+    return replace(one, **columns)
+
+
 def _path(xs: Sequence[float], ys: Sequence[float], across: Scale, up: Scale) -> str:
-    points = [(across(x), up(y)) for x, y in zip(xs, ys, strict=True) if math.isfinite(x) and math.isfinite(y)]
+    points = [(across(x), up(y)) for x, y in zip(xs, ys, strict=True)]
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in points) if points else ""
 
 
@@ -126,7 +134,7 @@ def _draw_line(one: Series, index: int, across: Scale, up: Scale) -> Markup:
     parts.append(element("path", d=_path(one.x, one.y, across, up), class_="line", stroke_dasharray=dash))
     if len(one.x) <= 12:
         for x, y in zip(one.x, one.y, strict=True):
-            where = element("title", f"{one.name}: {shown(x)}, {shown(round(y, 3))}")
+            where = element("title", f"{one.name}: {shown(x)}, {shown(rounded(y, 3))}")
             parts.append(element("circle", where, cx=across(x), cy=up(y), r=3.2))
     return element("g", parts, data_series=one.name, class_=f"c{index % len(COLOURS)}")
 
@@ -148,9 +156,9 @@ def _hover(named: Sequence[Series], across: Scale, x_label: str) -> str:
     at: dict[float, list[str]] = {}
     for one in named:
         for x, y in zip(one.x, one.y, strict=True):
-            at.setdefault(x, []).append(f"{one.name}: {shown(round(y, 3))}")
+            at.setdefault(x, []).append(f"{one.name}: {shown(rounded(y, 3))}")
     step = max(1, len(at) // 300)
-    return json.dumps([[across(x), [f"{x_label} {shown(round(x, 2))}", *at[x]]] for x in sorted(at)[::step]])
+    return json.dumps([[across(x), [f"{x_label} {shown(rounded(x, 2))}", *at[x]]] for x in sorted(at)[::step]])
 
 
 def _values_table(named: Sequence[Series], x_label: str, title: str) -> Markup | None:
@@ -161,7 +169,7 @@ def _values_table(named: Sequence[Series], x_label: str, title: str) -> Markup |
     step = -(-len(xs) // _ROWS)
     by_x = [dict(zip(one.x, one.y, strict=True)) for one in named]
     kept = dict.fromkeys([*xs[::step], xs[-1]])
-    rows = [[shown(round(x, 2)), *(shown(round(one[x], 3)) if x in one else "" for one in by_x)] for x in kept]
+    rows = [[shown(rounded(x, 2)), *(shown(rounded(one[x], 3)) if x in one else "" for one in by_x)] for x in kept]
     values = table([x_label, *(one.name for one in named)], rows, caption=f"Values: {title}", tools=False)
     return element("details", element("summary", "Values as a table"), values)
 

@@ -43,7 +43,8 @@ def logarithmic(values: Sequence[float], start: float, end: float) -> Scale:
     low, high = min(values), max(values)
     low, high = (low / 1.15, high * 1.15)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [m * 10.0**power for power in powers for m in (1, 2, 5) if low <= m * 10.0**power <= high]
+    factors = (1, 2, 5) if high / low < 1e3 else (1,)
+    ticks = [m * 10.0**power for power in powers for m in factors if low <= m * 10.0**power <= high]
     return Scale(low, high, start, end, tuple(ticks or [low, high]), math.log10)
 
 
@@ -64,6 +65,16 @@ def shown(value: float) -> str:
     ('0.25', '20,000', '2.5e-06')
     """
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{round(value, 12):.6g}"
+
+
+def rounded(value: float, decimals: int) -> float:
+    """Return a value rounded to a number of decimals, but small values to three significant digits.
+
+    >>> rounded(12.3456, 2), rounded(0.00012345, 2), rounded(0.0, 2)
+    (12.35, 0.000123, 0.0)
+    """
+    small = 0 < abs(value) < 1
+    return round(value, max(decimals, 2 - math.floor(math.log10(abs(value))))) if small else round(value, decimals)
 
 
 def _ticks(low: float, high: float, *, whole: bool, most: int = 5) -> list[float]:

@@ -1,14 +1,12 @@
 """Reports in a real browser: they render, sort, filter and toggle, load nothing, run no text, and are accessible."""
 
 import json
-import shutil
-import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
 
 import outspan
+from browsers import WIDTHS, broken_images, excess_width, fetch_axe, open_page, serious_violations, start_browser, use_scheme
 from outspan.data.dataset import Data
 from outspan.data.splits import InMemory
 from outspan.measurement.compose import compose
@@ -17,46 +15,20 @@ from outspan.measurement.mixup import study_mixup
 from reviews import make_reviews, write_model
 
 pytestmark = pytest.mark.slow
-CHROMIUM, DRIVER = (
-    next(filter(None, map(shutil.which, names)), None) for names in (("chromium", "google-chrome"), ("chromedriver",))
-)
 IMAGES = {"model": "mlp", "epochs": 2, "batch": 32, "fraction": 0.05, "device": "cpu"}
 NAMES = "rotate,invert,shear_x"
 HOSTILE = '<script>document.title="hacked"</script>"\'><img src=x onerror=document.title="hacked">\x1b[31m\n</script>'
 KINDS = ("run", "text", "compared", "measured", "mixup", "hostile", "all")
-WIDTHS = (360, 820, 1400)
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """A headless Chromium with its logs. Without one, the tests are skipped."""
-    selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e '.[dev]'")
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("no browser: apt-get install chromium chromium-driver")
-    options = selenium.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = selenium.Chrome(options=options, service=selenium.ChromeService(DRIVER))
-    driver.set_script_timeout(300)
-    yield driver
-    driver.quit()
+    yield from start_browser()
 
 
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory) -> str:
-    """The source of axe-core, the checker of accessibility, from npm. Without it, the tests are skipped."""
-    folder = tmp_path_factory.mktemp("axe")
-    npm = shutil.which("npm")
-    done = npm and subprocess.run([npm, "pack", "axe-core@4"], cwd=folder, capture_output=True, timeout=300, check=False)
-    archives = list(folder.glob("*.tgz"))
-    if not done or done.returncode or not archives:
-        pytest.skip("axe-core cannot be fetched: npm pack axe-core@4")
-    with tarfile.open(archives[0]) as archive:
-        source = archive.extractfile("package/axe.min.js")
-        assert source is not None
-        return source.read().decode()
+    return fetch_axe(tmp_path_factory.mktemp("axe"))
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +74,7 @@ def click(browser, button) -> None:
 
 def visit(browser, page: Path, width: int = 1400) -> None:
     """Open a page. Errors of the console, and requests for anything but the page itself, fail the test."""
-    browser.set_window_size(width, 900)
-    browser.get_log("browser"), browser.get_log("performance")
-    browser.get(page.as_uri())
-    assert browser.get_log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = [one["params"]["request"]["url"] for one in events if one["method"] == "Network.requestWillBeSent"]
-    assert [url for url in urls if not url.startswith("data:")] == [page.as_uri()]
+    assert open_page(browser, page.as_uri(), width) == [page.as_uri()]
     assert browser.title != "hacked"
 
 
@@ -120,9 +86,7 @@ def test_every_section_renders_and_nothing_is_loaded_or_run(browser, pages, kind
     assert all(heading.is_displayed() and heading.size["height"] > 0 for heading in headings)
     for svg in browser.find_elements("css selector", ".chart svg"):
         assert svg.size["height"] > 100
-    broken = "return [...document.images].filter(i => i.complete && !i.naturalWidth).length"
-    browser.execute_script("document.querySelectorAll('img').forEach(i => i.loading = 'eager')")
-    assert browser.execute_script(broken) == 0
+    assert broken_images(browser) == 0
     assert len(browser.find_elements("tag name", "script")) == 1
     assert browser.execute_script("return [...document.querySelectorAll('[onerror], [onclick], iframe, link')].length") == 0
     assert browser.title != "hacked"
@@ -133,7 +97,7 @@ def test_every_section_renders_and_nothing_is_loaded_or_run(browser, pages, kind
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_page_is_wider_than_the_screen(browser, pages, kind, width):
     visit(browser, pages[kind], width)
-    assert browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert excess_width(browser) <= 0
 
 
 def test_tables_sort_and_filter(browser, pages):
@@ -192,10 +156,6 @@ def test_the_page_is_readable_without_its_script_and_can_be_printed(browser, pag
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_serious_violation_of_accessibility(browser, pages, axe, kind, scheme):
-    emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
+    use_scheme(browser, scheme)
     visit(browser, pages[kind])
-    browser.execute_script(axe)
-    found = browser.execute_async_script("const done = arguments[0]; axe.run().then(r => done(r.violations))")
-    serious = [(one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")]
-    assert serious == []
+    assert serious_violations(browser, axe) == []

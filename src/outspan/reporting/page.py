@@ -24,7 +24,7 @@ def build_page(title: str, sections: Sequence[Section], *, summary: Markup | Non
 
     The browser runs the script of the package only: the policy of the page names it by its digest, and allows no connection.
     """
-    script, style = _file("script.js"), _file("style.css") + _colours()
+    script, style = _file("script.js"), _file("style.css") + _file("charts.css") + _colours()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     names = [f"s{i}" for i in range(len(sections))]

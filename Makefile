@@ -4,12 +4,15 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/outspan/transforms/kernels/cpu/*.cpp src/outspan/transforms/kernels/cpu/*.h)
 
-.PHONY: demo test test-slow test-cluster lint bench fuzz clean
+.PHONY: demo docs test test-slow test-cluster lint bench fuzz clean
 
 demo: .venv/core  ## the main job on the included digits: three policies for the same time, three seeds; then what four transforms do
 	$(BIN)/outspan compare --data digits --model convnet --policies none,random,auto --equal time --seeds 3 --jobs 2 -o demo
 	$(BIN)/outspan measure --transforms rotate,shear_x,cutout,invert --seeds 3 --set epochs=5 -o demo/measured
 	$(BIN)/outspan report demo -o demo/report.html
+
+docs: .venv/docs  ## the documentation site in build/docs/html; a broken link or a missing reference is an error
+	$(BIN)/python docs/site/build.py
 
 # One worker per core, one thread per worker: more threads would wait for one another. Override: make test OMP_NUM_THREADS=2
 test test-slow test-cluster: export OMP_NUM_THREADS ?= 1
@@ -42,6 +45,10 @@ bench: .venv-bench/ready  ## the speed claims, with the peers beside us; rewrite
 
 .venv/ready: .venv/core
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+.venv/docs: .venv/core
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
 .venv-bench/ready: $(SOURCES)

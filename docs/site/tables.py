@@ -1,0 +1,107 @@
+"""The page of all results: tables of results/*.json, with the machine, the date and the commit of each."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+LEFT_OUT = {
+    "machine",
+    "recipe",
+    "settings",
+    "rounds",
+    "versions",
+    "load",
+    "seeds",
+    "command",
+    "commands",
+    "notes",
+    "date",
+    "commit",
+}
+ABOUT = ("question", "what", "reported", "about", "source", "transforms")  # keys that describe a result
+MOST_ROWS, MOST_COLUMNS = 30, 8
+
+
+def benchmarks_page(results: Path) -> str:
+    """Return the page, with a section per result file."""
+    parts = [
+        "# All results",
+        "The tables on this page are written from the files in `results/` when the site is built; no number is typed. Lists of "
+        "single runs are only in the files. For conclusions "
+        "read [Speed](speed.md), [Which policy should I use?](which-policy.md), "
+        "[Training](training.md) and the [research log](research.md).",
+    ]
+    for file in sorted(results.glob("*.json")):
+        parts += _section(file.stem, json.loads(file.read_text(encoding="utf-8")))
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(name: str, result: Mapping[str, Json]) -> Iterator[str]:
+    yield f"## {name}"
+    about = next((result[key] for key in ABOUT if isinstance(result.get(key), str)), None)
+    if about:
+        yield _cell(about)
+    yield f"{_where(result)}`results/{name}.json`"
+    if isinstance(result.get("command"), str):
+        yield f"```text\n{result['command']}\n```"
+    kept = {key: value for key, value in result.items() if key not in LEFT_OUT and value is not about}
+    yield from _tables(kept, ())
+
+
+def _where(result: Mapping[str, Json]) -> str:
+    machine = result.get("machine")
+    machine = machine if isinstance(machine, dict) else {}
+    parts = [machine.get("gpu") or machine.get("cpu"), machine.get("date") or result.get("date")]
+    commit = str(machine.get("commit") or result.get("commit") or "")
+    parts.append(f"commit {commit[:7]}" if len(commit) >= 7 and commit.isalnum() else None)
+    return "".join(f"{part}; " for part in parts if part)
+
+
+def _tables(values: Mapping[str, Json], path: tuple[str, ...]) -> Iterator[str]:
+    """Yield a table of the scalars, then a table per group: one of a row per entry, if the entries are alike."""
+    scalars = {key: value for key, value in values.items() if _is_scalar(value)}
+    groups = {key: value for key, value in values.items() if isinstance(value, dict) and value and key not in LEFT_OUT}
+    if any(isinstance(value, int | float) for value in scalars.values()):
+        yield from _title(path)
+        yield _table(["", "value"], [[key, _cell(value)] for key, value in scalars.items()])
+    if groups and len(groups) > 1 and all(any(map(_is_scalar, group.values())) for group in groups.values()):
+        columns = list(dict.fromkeys(key for group in groups.values() for key, value in group.items() if _is_scalar(value)))
+        if len(columns) <= MOST_COLUMNS:
+            if not scalars:
+                yield from _title(path)
+            yield _table(["", *columns], [[key, *(_cell(group.get(c)) for c in columns)] for key, group in groups.items()])
+            groups = {key: {k: v for k, v in group.items() if not _is_scalar(v)} for key, group in groups.items()}
+    for key, group in groups.items():
+        if len(path) < 2:
+            yield from _tables(group, (*path, key))
+
+
+def _title(path: tuple[str, ...]) -> Iterator[str]:
+    if path:
+        yield f"**{_cell(', '.join(path).replace('_', ' '))}**"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    more = [[f"… {len(rows) - MOST_ROWS} more rows in the file", *[""] * (len(header) - 1)]] if len(rows) > MOST_ROWS else []
+    lines = [[name.replace("_", " ") for name in header], ["---", *["---:"] * (len(header) - 1)]]
+    lines += [[_cell(row[0]), *row[1:]] for row in rows[:MOST_ROWS]] + more
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _is_scalar(value: Json) -> bool:
+    return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= 80)
+
+
+def _cell(value: Json) -> str:
+    """Return a value as the text of a cell: four significant digits, and nothing that Markdown reads as a mark."""
+    if not isinstance(value, str | int | float):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "".join("\\" + letter if letter in "|*_`<[" else letter for letter in " ".join(value.split()))

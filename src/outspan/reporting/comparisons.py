@@ -19,9 +19,20 @@ def comparison_sections(comparison: Comparison, folder: Path) -> Markup:
     return join([*shown, _cost(comparison), _recipes(comparison, folder)])
 
 
+def recommended(comparison: Comparison) -> list[str]:
+    """Return the sentences that say which policy to use. There are none with one seed."""
+    return [line for line in comparison.verdicts if line.startswith("Use ")]
+
+
 def _verdict(comparison: Comparison) -> Markup:
-    lines = [*comparison.verdicts, *comparison.warnings]
-    return element("div", [element("p", with_code(line)) for line in lines], class_="answer")
+    """Return the answer, which policy to use, then what it follows from, and apart from it the warnings."""
+    use = recommended(comparison)
+    reasons = [line for line in comparison.verdicts if line not in use]
+    answer = [element("p", element("strong", with_code(line))) for line in use] + [
+        element("p", with_code(line)) for line in reasons
+    ]
+    warnings = [paragraph(with_code(line), kind="missing") for line in comparison.warnings]
+    return join([element("div", answer, class_="answer"), *warnings])
 
 
 def _results(comparison: Comparison) -> Markup:
@@ -84,7 +95,7 @@ def _pairs(comparison: Comparison) -> Markup:
     names, cells = list(comparison.policies), {}
     for one in comparison.differences:
         margin = "" if one.margin is None else f" ± {100 * one.margin:.2f}"
-        told = "unknown with one seed" if one.margin is None else "told apart" if one.significant else "not told apart"
+        told = "unknown with one seed" if one.margin is None else "significant" if one.significant else "not significant"
         kind = "good" if one.significant else None
         for first, second, sign in ((one.better, one.worse, 1), (one.worse, one.better, -1)):
             lead = f"{sign * 100 * one.mean:+.2f}{margin}"
@@ -93,7 +104,7 @@ def _pairs(comparison: Comparison) -> Markup:
             cells[first, second] = Cell(content, sign * one.mean)
     rows = [[first, *(cells.get((first, second), "") for second in names)] for first in names]
     caption = "By how many points the row leads the column. ±: half of the 95 % interval of this pair alone"
-    note = f"Told apart: significant at 5 % for all pairs together (paired by {comparison.unit}, Holm's correction)."
+    note = f"Significant: at 5 % for all pairs together (paired by {comparison.unit}, Holm's correction)."
     return subsection("Every two policies", table(["", *names], rows, caption=caption), paragraph(note, kind="muted"))
 
 

@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,9 +30,12 @@ def build_page(title: str, sections: Sequence[Section], *, summary: Markup | Non
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     names = [f"s{i}" for i in range(len(sections))]
-    links = [element("li", element("a", section.title, href=f"#{name}")) for name, section in zip(names, sections, strict=True)]
-    contents = element("nav", element("ul", links), aria_label="Contents") if len(links) > 1 else None
     parts = [_section(*item) for item in zip(names, sections, strict=True)]
+    targets: list[tuple[str, object]] = [(name, section.title) for name, section in zip(names, sections, strict=True)]
+    if len(sections) == 1:
+        targets = [(name, Markup(title)) for name, title in re.findall(r'<h3 id="([\w-]+)">(.*?)</h3>', parts[0])]
+    links = [element("li", element("a", title, href=f"#{name}")) for name, title in targets]
+    contents = element("nav", element("ul", links), aria_label="Contents") if len(links) > 1 else None
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -52,7 +57,9 @@ def build_page(title: str, sections: Sequence[Section], *, summary: Markup | Non
 
 def _section(name: str, section: Section) -> Markup:
     title = element("h2", section.title, id=f"{name}-title")
-    return element("section", title, section.content, id=name, aria_labelledby=f"{name}-title")
+    numbers = itertools.count(1)
+    content = Markup(re.sub("<h3>", lambda _: f'<h3 id="{name}-{next(numbers)}">', section.content))
+    return element("section", title, content, id=name, aria_labelledby=f"{name}-title")
 
 
 def paragraph(*content: object, kind: str | None = None) -> Markup:

@@ -61,6 +61,8 @@ def _summary(parts: list[Part], folder: Path) -> Markup | None:
     if len(parts) < 2:
         return None
     items = [element("li", element("strong", part.title), ": ", with_code(part.headline)) for part in parts]
+    if not any(part.title.startswith(("Run", "Comparison")) for part in parts):
+        return element("ul", items)
     note = f"At most {MOST_RUNS} runs, and of a comparison the first run of the leading policy, are shown in full. "
     how = paragraph(note, "For another run: ", element("code", f"outspan report {folder / 'RUN'}"), kind="muted")
     return element("div", element("ul", items), how)

@@ -9,7 +9,7 @@ from outspan.comparison.result import FILE as COMPARISON_FILE
 from outspan.comparison.result import Comparison, run_folder
 from outspan.comparison.stored import load_comparison
 from outspan.figures.markup import Markup
-from outspan.reporting.comparisons import comparison_sections
+from outspan.reporting.comparisons import comparison_sections, recommended
 from outspan.reporting.measurements import show_measurement
 from outspan.reporting.run_sections import describe_accuracy, run_sections
 from outspan.reporting.runs import Detail, is_run, read_run
@@ -53,8 +53,9 @@ def _show_run(folder: Path, options: Options) -> Part:
 
 def _show_comparison(folder: Path, options: Options) -> Part:
     comparison = load_comparison(folder)
-    sentences = [line for line in comparison.verdicts if line.startswith("Use ")] or comparison.verdicts[:1]
-    headline = " ".join(sentences)
+    headline = " ".join(recommended(comparison) or comparison.verdicts[:1])
+    if comparison.warnings:
+        headline += " But the training times differ."
     return Part(f"Comparison: {name_of(folder)}", headline, comparison_sections(comparison, folder))
 
 

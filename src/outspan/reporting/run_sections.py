@@ -22,17 +22,22 @@ def describe_accuracy(run: RunResult) -> str:
 
 
 def describe_run(run: RunResult) -> Markup:
-    """Return one paragraph: what happened."""
+    """Return what happened, and how to find out what to use."""
     recipe, rows = run.recipe, run.metrics.rows
     accuracy = "no epoch is finished" if run.accuracy is None else f"{100 * run.accuracy:.2f} % test accuracy"
     time = "" if run.seconds is None else f", {_duration(run.seconds)} of training"
-    best = max((row["test_accuracy"] for row in rows), default=None)
-    highest = f" The highest accuracy after an epoch was {100 * best:.2f} %." if best is not None and rows else ""
+    best = max((row["test_accuracy"] for row in rows), default=0.0)
+    highest = f" The highest accuracy after an epoch was {100 * best:.2f} %." if best > (run.accuracy or 0.0) else ""
     progress = ""
     if run.trained is not None and not run.trained.is_finished:
         progress = f" Not finished: step {run.trained.step:,} of {run.trained.steps:,}."
-    sentence = f" after {len(rows)} epochs{time}: policy {recipe.policy}, model {recipe.model}, data {recipe.data}."
-    return paragraph(element("strong", accuracy), sentence, highest, progress, kind="answer")
+    epochs = "1 epoch" if len(rows) == 1 else f"{len(rows)} epochs"
+    sentence = f" after {epochs}{time}: policy {recipe.policy}, model {recipe.model}, data {recipe.data}."
+    answer = paragraph(element("strong", accuracy), sentence, highest, progress, kind="answer")
+    names = dict.fromkeys(("none", "random", recipe.policy))
+    compare = f"outspan compare {run.folder / 'recipe.toml'} --policies {','.join(names)} --equal time --seeds 3 -o FOLDER"
+    hint = paragraph("One run does not tell which policy to use. To find out: ", element("code", compare), kind="muted")
+    return join([answer, hint])
 
 
 def run_sections(run: RunResult, detail: Detail) -> Markup:

@@ -1,6 +1,7 @@
 """The documentation agrees with the code: formulas are read from a page and evaluated."""
 
 import importlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,41 @@ def test_the_page_on_policies_is_written_from_the_result_files(monkeypatch):
     monkeypatch.syspath_prepend(DOCS.parent / "benchmarks")
     which_policy = importlib.import_module("which_policy")
     assert (DOCS / "which-policy.md").read_text(encoding="utf-8") == which_policy.read_page()
+
+
+def test_the_tables_of_the_page_on_speed_have_the_numbers_of_the_result_files():
+    page = (DOCS / "speed.md").read_text(encoding="utf-8")
+    names = {"outspan, drawing and applying": "outspan", "outspan, applying a given plan": "outspan, plan given"}
+    names |= {"timm": "timm", "torchvision v2, Pillow images": "torchvision v2, Pillow", "albumentations": "albumentations"}
+    names |= {
+        "torchvision v2, tensors": "torchvision v2, tensor",
+        "kornia": "kornia",
+        "Pillow, the same operations": "Pillow, same operations",
+    }
+    measured = json.loads((DOCS.parent / "results" / "transforms-cpu.json").read_text())["speeds"]
+    for column, side in enumerate((32, 224)):
+        (one,) = [speed for speed in measured if (speed["side"], speed["cores"]) == (side, 1)]
+        cpu = {name.replace("**", ""): values[column] for name, values in rows_of(page, "## Transforms on a CPU")}
+        assert {names[name]: int(cpu[name].replace(",", "")) for name in names} == one["images_per_second"]
+        assert float(cpu["outspan relative to the fastest of them"].rstrip("\N{MULTIPLICATION SIGN}")) == one["over_best_peer"]
+        assert float(cpu["outspan relative to Pillow"].rstrip("\N{MULTIPLICATION SIGN}")) == one["over_pillow"]
+    gpu = json.loads((DOCS.parent / "results" / "gpu.json").read_text())["images_per_second"]
+    keys = (
+        "2 and defaults, normalised",
+        "  drawing the plan too",
+        "torchvision v2, per sample",
+        "torchvision v2, one draw a batch",
+    )
+    printed = [[int(value.replace(",", "")) for value in values] for _, values in rows_of(page, "## Transforms on a GPU")]
+    sizes = ("32 px, 4096 images", "224 px, 256 images")
+    assert printed == [[round(gpu[size][key]) for size in sizes] for key in keys]
+
+
+def rows_of(page: str, heading: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the rows of the table below a heading: the first cell, and the others."""
+    part = page[page.index(heading) + len(heading) :].split("\n## ")[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")]
+    return [(cells[0], tuple(cells[1:])) for cells in lines[2:]]
 
 
 def test_the_tables_of_the_page_on_many_gpus_are_calculated_from_the_result_files(monkeypatch):

@@ -49,6 +49,7 @@ def test_the_tables_of_results_have_the_numbers_of_the_files(tmp_path, monkeypat
     monkeypatch.syspath_prepend(BUILD.parent)
     tables = importlib.import_module("tables")
     result = {"machine": {"cpu": "A CPU", "date": "2026-01-01"}, "what": "a | b", "ms": {"none": 1.23456, "random": 23456.7}}
+    result |= {"speeds": [{"side": 32, "cores": 1, "per_second": {"timm": 12, "kornia": 3}}]}
     result |= {
         "policies": {"none": {"mean": 0.5, "is_fast": True, "runs": [1]}, "auto": {"mean": 0.75, "std": 0.1}},
         "recipe": {"lr": 1},
@@ -58,9 +59,11 @@ def test_the_tables_of_results_have_the_numbers_of_the_files(tmp_path, monkeypat
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in page.splitlines() if line.startswith("|")]
     assert rows == [
         ["", "value"], ["---", "---:"], ["none", "1.235"], ["random", "23,457"],
+        ["", "value"], ["---", "---:"], ["timm", "12"], ["kornia", "3"],
         ["", "mean", "is fast", "std"], ["---", "---:", "---:", "---:"],
         ["none", "0.5", "yes", ""], ["auto", "0.75", "", "0.1"],
     ]  # fmt: skip
+    assert "**speeds, side 32, cores 1, per second**" in page
     assert "A CPU; 2026-01-01; `results/one.json`" in page
     assert r"a \| b" in page
 

@@ -61,6 +61,7 @@ def _where(result: Mapping[str, Json]) -> str:
 
 def _tables(values: Mapping[str, Json], path: tuple[str, ...]) -> Iterator[str]:
     """Yield a table of the scalars, then a table per group: one of a row per entry, if the entries are alike."""
+    values = {key: _by_name(value) for key, value in values.items()}
     scalars = {key: value for key, value in values.items() if _is_scalar(value)}
     groups = {key: value for key, value in values.items() if isinstance(value, dict) and value and key not in LEFT_OUT}
     if any(isinstance(value, int | float) for value in scalars.values()):
@@ -74,8 +75,20 @@ def _tables(values: Mapping[str, Json], path: tuple[str, ...]) -> Iterator[str]:
             yield _table(["", *columns], [[key, *(_cell(group.get(c)) for c in columns)] for key, group in groups.items()])
             groups = {key: {k: v for k, v in group.items() if not _is_scalar(v)} for key, group in groups.items()}
     for key, group in groups.items():
-        if len(path) < 2:
+        if len(path) < 3:
             yield from _tables(group, (*path, key))
+
+
+def _by_name(value: Json) -> Json:
+    """Return a short list of results by what they were measured with, such as "side 32, cores 1"; all others as they are."""
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_COLUMNS or not all(isinstance(one, dict) for one in value):
+        return value
+    named = {}
+    for one in value:
+        settings = [key for key in one if isinstance(one[key], int | str) and not isinstance(one[key], bool)][:3]
+        rest = {key: part for key, part in one.items() if key not in settings}
+        named[", ".join(f"{key} {one[key]}" for key in settings)] = rest
+    return named if len(named) == len(value) else value
 
 
 def _title(path: tuple[str, ...]) -> Iterator[str]:

@@ -108,9 +108,9 @@ def _tokenized(
     has_proposals: bool,
 ) -> Encoded:
     translations = read_cache(Path(cache)) if cache else None
-    proposals = read_sentences(Path(cache), masked=True) if cache and has_proposals else None
-    if not translations and cache and read_sentences(Path(cache), masked=True):
-        translations = None  # the cache has proposed words only
+    proposals = read_sentences(Path(cache), masked=True) if cache and (has_proposals or not translations) else None
+    translations = None if proposals and not translations else translations  # the cache has proposed words only
+    proposals = proposals if has_proposals else None
     options = {"length": length, "truncate": truncate, "cache": translations, "train": train, "wordnet": wordnet}
     tokenize_texts = tokenize if documents.stores_tokens else Tokenizer.__call__
     return encode(documents, load_tokenizer(model), **options, proposals=proposals, tokenize=tokenize_texts)

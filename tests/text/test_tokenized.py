@@ -92,6 +92,10 @@ def test_draws_depend_on_the_rows_and_not_on_the_batch(own):
         ({"text": ["a"], "label": np.array([[0, 1]])}, {}, "a label per token or several labels per text are not"),
         ({"text": ["a"], "label": ["good"]}, {}, "got 'good' in row 0: number the classes from 0, e.g. with class_encode"),
         ({"text": ["a", "b"], "label": [0, -1]}, {}, "got -1 in row 1: number the classes from 0"),
+        ({"text": ["a"], "label": [2**40]}, {}, "got 1099511627776 in row 0: number the classes from 0 to at most 999"),
+        ({"text": ["a"], "label": torch.tensor(0)}, {}, "no column 'label'"),
+        ({"text": ["\ud800"], "label": [0]}, {}, "must have texts, got"),
+        ({"text": ["a"], "label": [0]}, {"wordnet": 3}, "wordnet must be a folder, got 3"),
         ({"text": ["a"], "label": [None]}, {}, "must have class indices, got None"),
         ({"text": [[5, "x"]], "label": [0]}, {}, "must have texts, or lists of tokens, got 'x' in row 0"),
         ({"text": [[5.0]], "label": [0]}, {}, "must have texts, or lists of tokens, got 5.0 in row 0"),
@@ -145,6 +149,7 @@ def test_wrong_tokenizers_and_batches_are_refused(unchecked):
         ({"input_ids": [[5]]}, {"names": ["rotate"]}, "unknown transform 'rotate'"),
         ({"input_ids": [[5]]}, {"names": ["back_translation"]}, "back_translation needs a cache"),
         ({"input_ids": [[5]]}, {"levels": [2.0]}, r"level of 'word_swap' must lie in \[0, 1\], got 2"),
+        ({"input_ids": [[5]]}, {"levels": ["1"]}, "levels must be numbers, got '1'"),
         ({"input_ids": [[5]]}, {"length": 0}, "length must be at least 1"),
     ],
 )

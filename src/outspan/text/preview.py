@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from outspan.text.executor import Augmented, apply
 from outspan.text.models import load_tokenizer
 from outspan.text.segments import PAIR
 from outspan.text.token_ids import encode_ids
-from outspan.text.tokenized import adopt_tokenizer, read_ids
+from outspan.text.tokenized import adopt_tokenizer, is_whole_text, read_ids
 from outspan.text.tokenizer import Tokenizer, wrap_tokenizer
 from outspan.text.tokens import Encoded, Passages, encode
 from outspan.transforms.table import TEXT_TRANSFORMS, find
@@ -53,7 +54,7 @@ def transform_texts(
     True
     """
     plan = _plan(names, levels, _count(texts, "texts"), rows, seed)
-    if isinstance(texts, str) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+    if isinstance(texts, str) or not texts or not all(map(is_whole_text, texts)):
         raise ValueError("texts must be a list of strings that are not empty")
     if any(PAIR in text for text in texts):
         raise ValueError("pairs of texts cannot be shown: name one of the two columns")
@@ -114,9 +115,13 @@ def _plan(names: Sequence[str], levels: Sequence[float], count: int, rows: Seque
         raise ValueError(f"names and levels must be lists, got {shown(names)} and {shown(levels)}")
     if len(names) != len(levels):
         raise ValueError(f"levels must have one number per transform, got {len(levels)} for {len(names)}")
+    if wrong := [level for level in levels if not isinstance(level, Real)]:
+        raise ValueError(f"levels must be numbers, got {shown(wrong[0])}")
     for name in names:
         if find(name, TEXT_TRANSFORMS).needs in ("cache", "proposals"):
             raise ValueError(f"{name} needs a cache of sentences, which is for training: it cannot be applied here")
+    if not isinstance(rows, Sequence | None):
+        raise ValueError(f"rows must be a list of whole numbers, got {shown(rows)}")
     if rows is not None and len(rows) != count:
         raise ValueError(f"rows must have one number per text, got {len(rows)} for {count} texts")
     generators = (rng.generator(seed, "apply", row) for row in (range(count) if rows is None else rows))

@@ -21,6 +21,7 @@ from outspan.text.tokenizer import Tokenizer, wrap_tokenizer
 from outspan.text.tokens import Encoded, Passages, encode
 
 _SHOWN = 10  # number of wrong rows that an error names
+_MOST_CLASSES = 1_000  # as in tables
 
 
 class TokenizedTexts(Dataset):
@@ -94,6 +95,8 @@ def tokenize(
         wordnet: Folder of WordNet's database; None is where Debian installs it.
     """
     check_whole("length", length, 1)
+    if not isinstance(wordnet, str | None):
+        raise ValueError(f"wordnet must be a folder, got {shown(wordnet)}")
     own, labels = adopt_tokenizer(tokenizer), _values(data, label)
     contents = _values(data, text) if isinstance(text, str) else _pairs(data, text)
     if len(contents) != len(labels):
@@ -102,7 +105,7 @@ def tokenize(
         raise ValueError("the data set has no rows")
     options = {"length": length, "truncate": truncate, "wordnet": wordnet}
     if contents[0] is None or isinstance(contents[0], str):
-        present = [isinstance(one, str) and all(part.strip() for part in one.split(PAIR)) for one in contents]
+        present = [is_whole_text(one) for one in contents]
         _check_present(contents, present, f"column {text!r} must have texts")
         contents = contents if isinstance(text, tuple) else [one.replace(PAIR, " ") for one in contents]
         return TokenizedTexts(encode(Documents(contents, _class_indices(label, labels)), own, **options))
@@ -121,6 +124,13 @@ def _pairs(data: Any, columns: tuple[str, str]) -> list[str]:
         raise ValueError(f"the columns must be equally long, got {len(first)} and {len(second)} texts")
     both = ([one if isinstance(one, str) else "" for one in pair] for pair in zip(first, second, strict=True))
     return [PAIR.join(part.replace(PAIR, " ") for part in pair) for pair in both]
+
+
+def is_whole_text(value: Any) -> bool:
+    """Return whether a value is a text, or a pair of texts, that is not empty and has no half characters."""
+    if not isinstance(value, str) or not all(part.strip() for part in value.split(PAIR)):
+        return False
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _check_present(contents: Sequence[Any], present: Sequence[bool], problem: str) -> None:
@@ -202,10 +212,10 @@ def _whole_numbers(values: Any, problem: str, row: int) -> list[int]:
 
 
 def _class_indices(column: str, values: Sequence[Any]) -> Tensor:
-    wrong = [row for row, value in enumerate(values) if not isinstance(value, Integral) or value < 0]
+    wrong = [row for row, value in enumerate(values) if not isinstance(value, Integral) or not 0 <= int(value) < _MOST_CLASSES]
     if not wrong:
         return torch.tensor([int(value) for value in values], dtype=torch.int64)
-    value, how = values[wrong[0]], "number the classes from 0"
+    value, how = values[wrong[0]], f"number the classes from 0 to at most {_MOST_CLASSES - 1}"
     if isinstance(value, Sequence | np.ndarray | Tensor) and not isinstance(value, str):
         how = "a label per token or several labels per text are not supported here"
     elif isinstance(value, float) and not value.is_integer():
@@ -226,7 +236,7 @@ def _values(data: Any, name: str) -> list[Any]:
         data = data.with_format(None)  # plain values, not tensors
     names = _names(data)
     values = data[name] if name in names else None
-    if values is None or isinstance(values, str) or not hasattr(values, "__iter__"):
+    if values is None or isinstance(values, str) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
         if not names:
             how = 'pass one split, such as data["train"], or {"text": texts, "label": labels}'
             raise ValueError(

@@ -37,7 +37,8 @@ from outspan.text.segments import sentences
 from outspan.text.tokens import Encoded, encode
 from outspan.transforms.table import TEXT_TRANSFORMS
 
-BATCH, ROUNDS, PEER_REVIEWS = 64, 5, 40  # batch size; rounds; reviews per round for nlpaug
+BATCH, ROUNDS = 64, 5  # batch size; rounds
+PEER_REVIEWS = {"nlpaug": 40, "textattack": 1}  # per round: TextAttack takes many seconds per review
 TIMED = [name for name, transform in TEXT_TRANSFORMS.items() if transform.needs not in ("cache", "proposals")]
 SHORT = 2_000  # sentences, of which those that stay unchanged are counted
 
@@ -134,8 +135,9 @@ def time_all(split: Encoded, pieces: list[str], count: int) -> dict[str, Any]:
     for turn in range(ROUNDS):
         for name in names:
             rates.setdefault(f"outspan {name}", []).append(ours(split, name, count))
-        few = [" ".join(piece.split()[:390]) for piece in pieces[turn * PEER_REVIEWS :][:PEER_REVIEWS]]  # about 512 tokens
         for name, library, augment in peers:
+            size = PEER_REVIEWS[library]
+            few = [" ".join(piece.split()[:390]) for piece in pieces[turn * size :][:size]]  # about 512 tokens
             began = time.perf_counter()
             for text in few:
                 augment(text)

@@ -1,5 +1,6 @@
 """The augmenters of nlpaug and TextAttack that correspond to operations on texts, for text.py."""
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -78,7 +79,7 @@ def textattacks(texts: Sequence[str], vocabulary: list[str], folder: Path) -> di
     stop_words.mkdir(parents=True, exist_ok=True)
     (stop_words / "english").write_text("the\na\n")
     if not wordnet.exists() and WORDNET.exists():
-        wordnet.symlink_to(WORDNET)  # the same files as those of nltk
+        shutil.copytree(WORDNET, wordnet)  # the same files as those of nltk, which refuses links
     nltk.data.path.insert(0, str(folder / "nltk_data"))
     for name in ("flair", "flair.data", "flair.models"):
         sys.modules.setdefault(name, _Unused(name))

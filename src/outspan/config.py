@@ -129,9 +129,8 @@ class Recipe:
         if self.keep > self.candidates:
             raise ValueError(f"keep is out of range, got {self.keep} (allowed: 1 to candidates, {self.candidates})")
         if self.folds == 1 or self.fold >= max(self.folds, 1):
-            raise ValueError(
-                f"fold must be below folds, and folds 0 or at least 2, got fold {self.fold} and folds {self.folds}"
-            )
+            got = f"got fold {self.fold} and folds {self.folds}"
+            raise ValueError(f"fold must be below folds, and folds 0 or at least 2, {got}")
         if self.unfreeze and self.freeze == "none":
             raise ValueError(f"unfreeze must be 0 unless freeze is 'all but head', got {self.unfreeze}")
 

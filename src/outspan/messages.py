@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
+_LONG_LIST = 50  # names
 # Names that other libraries use, and the names that they have here.
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
@@ -53,10 +54,15 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 
 
 def unknown(category: str, name: str, known: Collection[str], *others: str) -> ValueError:
-    """Return the error for an unknown name. It suggests a similar name, if there is one, and lists all, then `others`."""
-    near = suggestion(name, known)
+    """Return the error for an unknown name. It suggests a similar name, if there is one, and lists all, then `others`.
+
+    A long list is left out if there is a suggestion.
+    """
+    near, problem = suggestion(name, known), f"unknown {category} {shown(name)}"
+    if near and len(known) > _LONG_LIST:
+        return ValueError(f"{problem}, did you mean {near!r}?")
     hint = f", did you mean {near!r}?" if near else ""
-    return ValueError(f"unknown {category} {shown(name)}{hint} (known: {', '.join([*known, *others]) or 'none'})")
+    return ValueError(f"{problem}{hint} (known: {', '.join([*known, *others]) or 'none'})")
 
 
 def suggestion(name: str, known: Collection[str]) -> str:

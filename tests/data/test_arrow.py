@@ -138,7 +138,7 @@ def test_wrong_files_are_refused(tmp_path, monkeypatch):
     refused(tmp_path / "d", r"row 1: no column 'review' \(it has text, label\)", text_column="review")
     unknown = text_set().map(lambda row: {"label": -1})
     unknown.save_to_disk(str(tmp_path / "unknown"))
-    refused(tmp_path / "unknown", "row 1: nothing in the column 'label'")
+    refused(tmp_path / "unknown", "30 of 30 rows have nothing in the column 'label', lines 1, 2")
     arrow = tmp_path / "d" / "data-00000-of-00001.arrow"
     whole = arrow.read_bytes()
     for size in range(0, len(whole), 97):

@@ -147,10 +147,10 @@ def test_missing_texts_and_columns_of_a_table_are_named(table, tiny_model, tmp_p
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     message = run("train", "--data", path, "--set", "text_column=premise,hypothesis", *options, code=2)
-    assert "line 5: an empty document, a pair needs both texts" in message
+    assert "1 of 20 rows have nothing in the column 'hypothesis', lines 5; add what is missing" in message
     rows[4]["hypothesis"] = None
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     message = run("train", "--data", path, "--set", "text_column=premise,hypothesis", *options, code=2)
-    assert "line 5: nothing in the column 'hypothesis'" in message
+    assert "1 of 20 rows have nothing in the column 'hypothesis', lines 5; add what is missing" in message
     shown = run("apply", table, "--text-column", "premise,hypothesis", "--ops", "word_swap:1", code=2)
     assert "pairs of texts cannot be shown: name one of the two columns" in shown

@@ -21,6 +21,9 @@ class MadeBank:
         begin = 1000 + 10 * np.maximum(units.kinds, 0)[:, None] % 40 + np.arange(3)
         return np.stack([begin, begin + 1], axis=2), counts
 
+    def proposals(self, units):
+        return self.spellings("proposals", units)
+
     def marks(self):
         return np.stack([np.arange(2000, 2006), np.arange(2001, 2007)], axis=1)
 

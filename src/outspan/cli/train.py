@@ -1,5 +1,6 @@
 """The command train."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 from outspan.children import launched_rank
 from outspan.cli.options import DATA_HELP, MODEL_HELP, Device, RecipeFile, Set, SkipBad, as_changes
 from outspan.cli.output import echo, wait_for_first_process
-from outspan.cli.progress import describe_seconds, training_progress
+from outspan.cli.progress import TrainingProgress, describe_seconds, training_progress
 
 if TYPE_CHECKING:
     from outspan.config import Recipe
@@ -68,7 +69,7 @@ def train_command(
     """
     from outspan.config import build_recipe, read_changes, scaled
     from outspan.data.sets import noun_of
-    from outspan.policies.table import check_recipe
+    from outspan.policies.table import check_recipe, warn_ignored_keys
     from outspan.training.train import train
 
     options = as_changes(data=data, model=model, policy=policy, policy_file=policy_file)
@@ -79,7 +80,7 @@ def train_command(
         wait_for_first_process()
         raise
     if not launched_rank():
-        _report_keys(built, read_changes(changes or []))
+        warn_ignored_keys(read_changes(changes or []), built, [built.policy])
     machine = {"device": device, "workers": workers, "channels_last": channels_last, "skip_bad": skip_bad}
     if dry_run:
         _print_dry_run(scaled(built, scale), out, **machine)
@@ -93,7 +94,7 @@ def train_command(
             deterministic=deterministic,
             track=track,
             **machine,
-            on_begin=on_step.begin,
+            on_begin=partial(_begin, on_step, built),
             on_step=on_step,
         )
     if launched_rank():
@@ -108,14 +109,13 @@ def train_command(
         echo(f"Not above the majority-class baseline ({100 * summary.chance:.2f} %).")
 
 
-def _report_keys(recipe: "Recipe", changes: dict[str, str]) -> None:
-    """Warn of keys that have no effect, and print the values that are defaults because of the size of the model."""
+def _begin(on_step: TrainingProgress, recipe: "Recipe", description: str) -> None:
+    """Print a description of the run, and the values that are defaults because of the size of the model."""
     from outspan.data.sets import noun_of
-    from outspan.policies.table import warn_ignored_keys
     from outspan.recipe_keys import model_defaults
 
-    warn_ignored_keys(changes, recipe, [recipe.policy])
-    defaults = model_defaults(noun_of(recipe.data), recipe.model)
+    on_step.begin(description)
+    defaults = {} if launched_rank() else model_defaults(noun_of(recipe.data), recipe.model)
     if used := [f"{key} {value:g}" for key, value in defaults.items() if getattr(recipe, key) == value]:
         echo(f"{', '.join(used)}: the defaults for a model of this size; `outspan grid` compares other values")
 

@@ -83,8 +83,7 @@ class Documents:
         needs = {TEXT_TRANSFORMS[name].needs for name in names if name in TEXT_TRANSFORMS}
         files = (recipe.cache, recipe.wordnet if "wordnet" in needs else None) if train else ("", None)
         options = {"train": train, "has_proposals": train and "proposals" in needs}
-        encoded = _tokenized(self, recipe.model, recipe.length, recipe.truncate, *files, **options)
-        return replace(encoded, weights=self.weights)
+        return _tokenized(self, recipe.model, recipe.length, recipe.truncate, *files, **options)
 
     def keys(self) -> Iterator[str]:
         """Return the text of each document: equal texts are copies."""
@@ -113,4 +112,5 @@ def _tokenized(
     proposals = proposals if has_proposals else None
     options = {"length": length, "truncate": truncate, "cache": translations, "train": train, "wordnet": wordnet}
     tokenize_texts = tokenize if documents.stores_tokens else Tokenizer.__call__
-    return encode(documents, load_tokenizer(model), **options, proposals=proposals, tokenize=tokenize_texts)
+    encoded = encode(documents, load_tokenizer(model), **options, proposals=proposals, tokenize=tokenize_texts)
+    return replace(encoded, weights=documents.weights)

@@ -11,10 +11,11 @@ import statistics
 from collections import defaultdict
 
 from machine import ROOT
-from strengths import JUDGES, SETTINGS
+from strengths import JUDGES
 
 PLAIN = ("none", "baseline", "random", "randaugment", "trivialaugment", "natural")
-Cells = dict[tuple[str, int], dict[str, dict[int, dict]]]  # by setting and epochs, variant and seed
+Variants = dict[str, dict[int, dict]]  # rows by variant and seed
+Cells = dict[tuple[str, int], Variants]  # by setting and epochs
 
 
 def read() -> Cells:
@@ -25,13 +26,19 @@ def read() -> Cells:
     return {key: cell for key, cell in cells.items() if all(name in cell for name in PLAIN)}
 
 
-def gains(cell: dict[str, dict[int, dict]], variant: str, other: str) -> list[float]:
+def other_cells() -> Cells:
+    """Return the cells that were not used to design auto, in the order of the settings."""
+    cells = read()
+    return {key: cells[key] for name in JUDGES for key in sorted(cells) if key[0] == name}
+
+
+def gains(cell: Variants, variant: str, other: str) -> list[float]:
     """Return the differences in test accuracy, by seed, in points."""
     seeds = sorted(cell[variant].keys() & cell[other].keys())
     return [100 * (cell[variant][seed]["test"] - cell[other][seed]["test"]) for seed in seeds]
 
 
-def best_plain(cell: dict[str, dict[int, dict]]) -> str:
+def best_plain(cell: Variants) -> str:
     """Return the plain policy with the best mean validation accuracy."""
     return max(PLAIN, key=lambda name: statistics.fmean(row["validation"] for row in cell[name].values()))
 
@@ -61,15 +68,11 @@ def main() -> None:
         print(f"|---{6 * '|---:'}|")
         print(*(summarize(part, variant) for variant in variants if variant not in PLAIN), sep="\n")
     print("\n| setting | epochs | none | best plain | before | auto |\n|---|---:|---:|---:|---:|---:|")
-    for setting in SETTINGS:
-        for (name, epochs), cell in sorted(cells.items()):
-            if name == setting and name in JUDGES:
-                best = best_plain(cell)
-                of = (f"{statistics.fmean(gains(cell, variant, best)):+.1f}" for variant in ("before", "auto"))
-                none, plain = (
-                    100 * statistics.fmean(row["test"] for row in cell[policy].values()) for policy in ("none", best)
-                )
-                print(f"| {name} | {epochs} | {none:.1f} | {best} {plain:.1f} | {' | '.join(of)} |")
+    for (name, epochs), cell in other_cells().items():
+        best = best_plain(cell)
+        of = (f"{statistics.fmean(gains(cell, variant, best)):+.1f}" for variant in ("before", "auto"))
+        none, plain = (100 * statistics.fmean(row["test"] for row in cell[policy].values()) for policy in ("none", best))
+        print(f"| {name} | {epochs} | {none:.1f} | {best} {plain:.1f} | {' | '.join(of)} |")
 
 
 if __name__ == "__main__":

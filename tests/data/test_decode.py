@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
+from PIL.JpegImagePlugin import JpegImageFile
 
 import outspan
 from made import DRAW
@@ -16,6 +17,7 @@ from outspan.data import sets
 from outspan.data.decode import Pixels, read_cropped, read_fitted
 from outspan.data.image_files import Files
 
+SMOOTH = Image.fromarray(DRAW.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((640, 480), Image.Resampling.BICUBIC)
 PHOTO = Image.fromarray(DRAW.integers(0, 256, (20, 30, 3), dtype=np.uint8))
 
 
@@ -46,6 +48,28 @@ def test_the_exif_orientation_is_applied_as_pillow_does(orientation, suffix, tmp
     upright.save(tmp_path / "turned.png")
     place = [0.2, 0.7, 0.4, 0.9]
     assert torch.equal(read_cropped(path, 8, place), read_cropped(tmp_path / "turned.png", 8, place))
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_large_jpeg_files_are_decoded_at_a_fraction_of_their_size(orientation, tmp_path):
+    """The pixels are nearly those of the whole file, also in a small box, which needs more of them."""
+    path, whole = tmp_path / "large.jpg", tmp_path / "large.png"
+    SMOOTH.save(path, quality=95, exif=with_orientation(orientation))
+    with Image.open(path) as file:
+        ImageOps.exif_transpose(file).save(whole)
+    sizes: list[tuple[int, int]] = []
+    load = JpegImageFile.load
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JpegImageFile, "load", lambda file: (sizes.append(file.size), load(file))[1])
+        for read in (
+            lambda file: read_fitted(file, 64, 20),
+            lambda file: read_cropped(file, 16, [0.2, 0.7, 0.9, 0.5]),
+            lambda file: read_cropped(file, 60, [0.2, 0.7, 0.0, 0.5]),
+        ):
+            difference = read(path).int() - read(whole).int()
+            assert difference.abs().float().mean() < 1
+            assert difference.abs().max() <= 8
+    assert [*dict.fromkeys(sizes)] == [(320, 240) if orientation == 1 else (160, 120), (80, 60), (640, 480)]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from PIL import ExifTags, Image, ImageColor, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
 from outspan.data.members import ImageFile, Member
@@ -16,6 +18,8 @@ from outspan.files import check_regular
 from outspan.messages import first_line
 from outspan.shapes import UInt8
 from outspan.transforms.filter import crop_box
+
+FindBox = Callable[[int, int], tuple[float, float, float, float]]  # from width and height: left, top, right, bottom
 
 _MAX_PIXELS = 64 * 1024 * 1024
 _FILTER = Image.Resampling.BILINEAR
@@ -37,7 +41,9 @@ _TURNS = dict(
         2,
     )
 )
-DECODING = 2  # a new number for every change of the pixels that a file gives; runs of another number are not resumed
+_QUARTER_TURNS = {Image.Transpose.TRANSPOSE, Image.Transpose.ROTATE_270, Image.Transpose.TRANSVERSE, Image.Transpose.ROTATE_90}
+_SPARE = 2  # decoded pixels for each one that is needed, per side, below which a JPEG file is not decoded at a smaller size
+DECODING = 3  # a new number for every change of the pixels that a file gives; runs of another number are not resumed
 # What Pillow's decoders raise on damaged files.
 _DECODING_ERRORS = (
     OSError,
@@ -134,21 +140,37 @@ def _turn(file: Image.Image) -> Image.Transpose | None:
 
 def read_fitted(path: ImageFile, height: int, width: int, pixels: Pixels = RGB) -> UInt8[Tensor, "C H W"]:
     """Return an image: the largest centered box with the aspect ratio of this size, resized."""
+    return _read(path, lambda *size: center_box(*size, width, height), height, width, pixels)
+
+
+def read_cropped(path: ImageFile, size: int, place: list[float], pixels: Pixels = RGB) -> UInt8[Tensor, "C H W"]:
+    """Return an image: the box of a random resized crop at this place, resized."""
+    return _read(path, partial(crop_box, place), size, size, pixels)
+
+
+def _read(path: ImageFile, find_box: FindBox, height: int, width: int, pixels: Pixels) -> UInt8[Tensor, "C H W"]:
     with opened(path) as file:
-        return to_tensor(fit(file, height, width, pixels))
+        _shrink(file, find_box, height, width)
+        image = convert(file, pixels)
+        return to_tensor(image.resize((width, height), _FILTER, find_box(*image.size)))
+
+
+def _shrink(file: Image.Image, find_box: FindBox, height: int, width: int) -> None:
+    """Have a JPEG file decoded at 1/2, 1/4 or 1/8 of its size, if the box still has twice the pixels that are needed per side.
+
+    Pillow's `thumbnail` does the same. The pixels hardly differ, and a photograph of a phone is decoded in half of the time.
+    """
+    if isinstance(file, JpegImageFile):
+        left, top, right, bottom = find_box(*(file.size[::-1] if _turn(file) in _QUARTER_TURNS else file.size))
+        spare = min((right - left) / width, (bottom - top) / height) / _SPARE
+        if spare >= 2:
+            file.draft(None, (round(file.width / spare), round(file.height / spare)))
 
 
 def fit(file: Image.Image, height: int, width: int, pixels: Pixels = RGB) -> Image.Image:
     """Return the largest centered box with the aspect ratio of this size, resized."""
     image = convert(file, pixels)
     return image.resize((width, height), _FILTER, center_box(image.width, image.height, width, height))
-
-
-def read_cropped(path: ImageFile, size: int, place: list[float], pixels: Pixels = RGB) -> UInt8[Tensor, "C H W"]:
-    """Return an image: the box of a random resized crop at this place, resized."""
-    with opened(path) as file:
-        image = convert(file, pixels)
-        return to_tensor(image.resize((size, size), _FILTER, crop_box(place, image.width, image.height)))
 
 
 def to_tensor(image: Image.Image) -> UInt8[Tensor, "C H W"]:

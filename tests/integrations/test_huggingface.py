@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -173,10 +174,14 @@ def test_damaged_folders_are_refused(digits, tmp_path):
         outspan.load(folder)
 
 
-@pytest.mark.parametrize("truncate", ["head", "tail"])
-def test_transformers_gives_the_probabilities_of_the_run(truncate, tmp_path, tiny_model):
+@pytest.mark.parametrize(("truncate", "truncates_before"), [("head", True), ("tail", True), ("tail", False)])
+def test_transformers_gives_the_probabilities_of_the_run(truncate, truncates_before, tmp_path, tiny_model):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+    if not truncates_before:  # a tokenizer whose file does not tell the side that is cut off, as most
+        tiny_model = shutil.copytree(tiny_model, tmp_path / "tiny")
+        published = json.loads((tiny_model / "tokenizer.json").read_text())
+        (tiny_model / "tokenizer.json").write_text(json.dumps(published | {"truncation": None}))
     (tmp_path / "data").mkdir()
     for split, seed in (("train", 0), ("test", 1)):
         rows = [json.dumps({"text": text, "label": "good" if label else "bad"}) for text, label in make_reviews(24, seed)]

@@ -113,9 +113,12 @@ def _save_text_model(run: Trained, folder: Path, public: Recipe) -> str:
     model.config.label2id = {name: i for i, name in enumerate(run.classes)}
     model.config.problem_type = "multi_label_classification" if run.multi_label else "single_label_classification"
     setattr(model.config, KEY, _metadata(run, replace(public, model=HERE)))
-    tokenizer.model_max_length, tokenizer.truncation_side = run.shape[0], _SIDES[run.recipe.truncate]
-    tokenizer.padding_side = "right"
-    tokenizer.split_special_tokens = tokenizer.init_kwargs["split_special_tokens"] = True  # "[SEP]" in a text is text
+    tokenizer.model_max_length = run.shape[0]
+    options: dict[str, Any] = {"truncation_side": _SIDES[run.recipe.truncate], "padding_side": "right"}
+    options["split_special_tokens"] = True  # "[SEP]" in a text is text
+    for name, value in options.items():
+        setattr(tokenizer, name, value)
+        tokenizer.init_kwargs[name] = value  # attributes that are not in it are not saved
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(classifier.padding)
     try:

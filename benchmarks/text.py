@@ -5,7 +5,7 @@
 Reviews of IMDb are joined until they have 512 tokens. outspan works on tokens, which are made once per training and timed
 separately. The others work on texts; tokenizing their output is not timed. All take turns in rounds; results are medians.
 Every operation is also applied again with the same plan in another order, and the share of short sentences that an operation
-leaves unchanged is counted. With --apertium, the speed of Apertium is measured, and the rest of the result is kept. Writes
+leaves unchanged is counted, for operations on sentences that of two sentences. With --apertium, the speed of Apertium is measured, and the rest of the result is kept. Writes
 results/text-cpu.json. Peers: pip install nlpaug textattack (text_peers.py); what they cannot build without the network is
 left out.
 """
@@ -185,10 +185,15 @@ def main() -> None:
         **time_all(split, pieces, options.reviews),
         "tokens_made_once": {"seconds": prepared, "reviews_a_second": len(pieces) / prepared},
     }
-    long = [one for text in texts[:: max(1, len(texts) // SHORT)] for one in sentences(text)[:1] if len(one.split()) >= 4]
-    short = encode(Documents(long, torch.arange(len(long)) % 2), tokenizer, length=512)
-    names = [name for name in TIMED if f"outspan {name}" in result["reviews_a_second"] and not name.startswith("sentence")]
-    result["unchanged_sentences"] = {name: unchanged(short, name) for name in names}
+    some = [sentences(text) for text in texts[:: max(1, len(texts) // SHORT)]]
+    single = [several[0] for several in some if len(several[0].split()) >= 4]
+    pairs = ["\n".join(several[:2]) for several in some if len(several) > 1]  # what operations on sentences need
+    names = [name for name in TIMED if f"outspan {name}" in result["reviews_a_second"]]
+    of_words = [name for name in names if not name.startswith("sentence")]
+    result["unchanged_sentences"] = {}
+    for short, ops in ((single, of_words), (pairs, [name for name in names if name not in of_words])):
+        split = encode(Documents(short, torch.arange(len(short)) % 2), tokenizer, length=512)
+        result["unchanged_sentences"] |= {name: unchanged(split, name) for name in ops}
     write_json(options.result, result | ({"apertium": before["apertium"]} if "apertium" in before else {}))
     for key in ("times_as_fast", "unchanged_sentences", "replay"):
         print(key, json.dumps(result[key]))

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from outspan import Auto, Plain, Plan, Uncertain, sequence, train, uniform
@@ -144,3 +145,13 @@ def test_the_metrics_have_the_fraction_of_unchanged_candidates(corpus, tiny_mode
     assert all(0 <= row["unchanged"] <= 0.05 for row in rows)
     train(**keys, policy="none", epochs=1, out=tmp_path / "none")
     assert "unchanged" not in (tmp_path / "none" / "metrics.jsonl").read_text()
+
+
+def test_many_unchanged_texts_are_a_warning_once_per_run(tiny_model, tmp_path):
+    rows = [{"text": f"the film was {word}", "label": word} for word in ("dull", "lovely") * 8]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    keys = {"data": str(tmp_path / "data.jsonl"), "model": str(tiny_model), "length": 16, "batch": 8, "device": "cpu"}
+    with pytest.warns(UserWarning) as raised:
+        train(**keys, policy="random", transforms="sentence_crop", epochs=3, out=tmp_path / "run")
+    [message] = [str(warning.message) for warning in raised]
+    assert message.startswith("100 % of the texts with transforms stayed as they were; the texts are too short")

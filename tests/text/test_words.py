@@ -1,7 +1,6 @@
 """Words of a corpus, and operations on words in texts: checked on decoded text."""
 
 import re
-from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -125,8 +124,7 @@ def test_a_tokenizer_without_case_is_refused(tokenizer):
 def test_sentences_move_with_the_space_before_them(cased):
     text = "One is here. Two is there. Three!"
     done = {run("sentence_shuffle", 1.0, [text], cased, i / 50)[0].strip() for i in range(50)}
-    orders = [f"{a} {b} {c}" for a, b, c in permutations(["One is here.", "Two is there.", "Three!"])]
-    assert done == set(orders)
+    assert done == {"Two is there. Three! One is here.", "Three! One is here. Two is there."}
     cropped = {run("sentence_crop", 1.0, [text], cased, i / 50)[0].strip() for i in range(50)}
     assert cropped == {"One is here. Two is there.", "Two is there. Three!"}
 

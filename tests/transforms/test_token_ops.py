@@ -67,17 +67,36 @@ def test_a_fraction_of_the_sentences_is_translated():
 
 def test_sentences_are_shuffled_among_the_chosen_places():
     rows = 30_000
-    sentences = np.tile(np.array([0, 2, 4, -1]), (rows, 1))
-    whole = token_ops.sentence_shuffle(sentences, context(np.full(rows, 3)), np.ones(rows), uniform_seeds(rows))
-    assert (whole[:, 3] == -1).all()
-    orders, counts = np.unique(whole[:, :3], axis=0, return_counts=True)
-    assert len(orders) == 6
-    np.testing.assert_allclose(counts / rows, 1 / 6, atol=0.012)
-    half = token_ops.sentence_shuffle(sentences, context(np.full(rows, 3)), np.full(rows, 0.5), uniform_seeds(rows))
-    # One of three places changes if at least two are chosen: 3 pairs of probability 1/8 with 1/2, all three with 5/6 of 1/8.
-    assert (half != sentences).any(1).mean() == pytest.approx(3 / 16 + 5 / 48, abs=0.012)
-    zero = token_ops.sentence_shuffle(sentences, context(np.full(rows, 3)), np.zeros(rows), uniform_seeds(rows))
+    sentences = np.tile(np.array([0, 2, 4, 6, -1]), (rows, 1))
+    whole = token_ops.sentence_shuffle(sentences, context(np.full(rows, 4)), np.ones(rows), uniform_seeds(rows))
+    assert (whole[:, 4] == -1).all()
+    orders, counts = np.unique(whole[:, :4], axis=0, return_counts=True)
+    np.testing.assert_allclose(counts / rows, 1 / 6, atol=0.012)  # the 3! circles of four
+    for order in orders // 2:
+        seen = [0]
+        while (place := int(order[seen[-1]])) != 0:
+            seen.append(place)
+        assert len(seen) == 4, order
+    half = token_ops.sentence_shuffle(sentences, context(np.full(rows, 4)), np.full(rows, 0.5), uniform_seeds(rows))
+    moved = np.bincount((half != sentences).sum(1), minlength=5) / rows
+    np.testing.assert_allclose(moved, [0, 0, 11 / 16, 4 / 16, 1 / 16], atol=0.012)  # of four, binomial, but at least two
+    zero = token_ops.sentence_shuffle(sentences, context(np.full(rows, 4)), np.zeros(rows), uniform_seeds(rows))
     np.testing.assert_array_equal(zero, sentences)
+
+
+@pytest.mark.parametrize("level", [1e-6, 0.3, 1.0])
+def test_two_sentences_never_stay_as_they_are(level):
+    rows = 1_000
+    sentences, lengths = np.tile(np.array([0, 2, -1]), (rows, 1)), np.full(rows, 2)
+    shuffled = token_ops.sentence_shuffle(sentences, context(lengths), np.full(rows, level), uniform_seeds(rows))
+    np.testing.assert_array_equal(shuffled, np.tile([2, 0, -1], (rows, 1)))
+    cropped = token_ops.sentence_crop(sentences, context(lengths), np.full(rows, level / 2), uniform_seeds(rows))
+    assert sorted(map(tuple, np.unique(cropped, axis=0).tolist())) == [(-1, 2, -1), (0, -1, -1)]
+    single = np.where(np.arange(3) < 1, sentences, -1)
+    for operation in (token_ops.sentence_shuffle, token_ops.sentence_crop):
+        np.testing.assert_array_equal(
+            operation(single, context(np.ones(rows, int)), np.full(rows, level), uniform_seeds(rows)), single
+        )
 
 
 def test_a_crop_is_a_run_of_sentences():

@@ -25,6 +25,7 @@ from outspan.training.logits import accuracy, validation_metrics
 from outspan.training.loss_queue import LossQueue, Outcome
 from outspan.training.saving import restore_run, save_run
 from outspan.training.setup import Setup
+from outspan.training.state import warn_of_unchanged
 from outspan.training.step import lr_at, take_step
 from outspan.training.trackers import WANDB_FILE, EpochReport, Tracker
 from outspan.training.validation import Best, best_epoch, has_stopped
@@ -255,8 +256,7 @@ class Run:
         row |= self.setup.samples.metrics()
         if self.learning_policy is not None:
             row |= self.learning_policy.metrics()
-        unchanged, count = state.unchanged
-        row |= {"unchanged": unchanged / count} if count else {}
+        row |= state.unchanged_metrics()
         state.metrics.append(row)
         self.ranks.on_first(lambda: self._report(epoch))
         state.loss_sum, state.composition_counts, state.unchanged = 0.0, {}, (0, 0)
@@ -272,6 +272,7 @@ class Run:
         if self.state.composition_counts:
             compositions.add_epoch(self.out, epoch, self.state.composition_counts)
         self._write_metrics()  # checkpoints have the rows, too
+        warn_of_unchanged(self.metrics)
         for track in self.trackers:
             track(EpochReport(dict(self.metrics[-1]), tuple(self._examples)))
         self._examples = []

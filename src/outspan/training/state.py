@@ -1,5 +1,6 @@
 """The state of a run between two steps: the model, the optimizer, and the epoch so far."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from outspan.training.averaging import Average
 from outspan.training.metadata import StateMetadata
 
 _SCALER_KEYS = ("scale", "_growth_tracker")  # what changes in the state of a `GradScaler`
+_MOST_UNCHANGED = 0.1  # of the texts with transforms, before a warning
 
 
 @dataclass
@@ -41,6 +43,11 @@ class State:
         """The model to evaluate: the average of the weights if there is one."""
         return self.average_model or self.model
 
+    def unchanged_metrics(self) -> dict[str, float]:
+        """Return the fraction of the texts with transforms that are unchanged in this epoch, if there are such texts."""
+        unchanged, count = self.unchanged
+        return {"unchanged": unchanged / count} if count else {}
+
     def to_metadata(self) -> StateMetadata:
         """Return what a checkpoint stores besides tensors."""
         metadata: StateMetadata = {
@@ -66,6 +73,14 @@ class State:
         self.loss_sum, self.composition_counts = metadata["losses"], metadata["chosen"]
         unchanged, count = metadata.get("unchanged", (0, 0))  # checkpoints of earlier versions have none
         self.unchanged, self.metrics = (unchanged, count), metadata["metrics"]
+
+
+def warn_of_unchanged(metrics: Sequence[Mapping[str, float]]) -> None:
+    """Warn after an epoch in which many texts with transforms stayed as they were, once per run."""
+    shares = [row.get("unchanged", 0.0) for row in metrics]
+    if shares[-1] > _MOST_UNCHANGED >= max(shares[:-1], default=0.0):
+        how = "the texts are too short for these transforms, or have no words for them: choose others with transforms"
+        warnings.warn(f"{100 * shares[-1]:.0f} % of the texts with transforms stayed as they were; {how}", stacklevel=2)
 
 
 def initial_model(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -138,21 +138,32 @@ def back_translation(sentences: np.ndarray, context: Context, probability: np.nd
 
 
 def sentence_shuffle(sentences: np.ndarray, context: Context, probability: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Move sentences, each with `probability`, to random places of each other (arXiv:1910.13461). 0 is the identity."""
+    """Move sentences, each with `probability`, at least two, to places of each other (arXiv:1910.13461). 0 is the identity.
+
+    The moved sentences stand in a random circle, and each takes the place of the one before it. So all of them move.
+    """
     width = sentences.shape[1]
+    if width < 2:
+        return sentences.copy()
     bits, columns = noise(seeds, 0, width), np.arange(width)
-    moved = (unit_interval(bits >> np.uint64(32)) < probability[:, None]) & (sentences >= 0)
-    places = np.argsort(np.where(moved, columns, width), axis=1, kind="stable")  # the moved ones first
-    sources = np.argsort(np.where(moved, unit_interval(bits & _LOW), 2.0), axis=1, kind="stable")
-    out, rows = sentences.copy(), np.arange(len(sentences))[:, None]
-    chosen = columns < moved.sum(axis=1)[:, None]
-    out[rows, places] = np.where(chosen, sentences[rows, sources], sentences[rows, places])
+    draws = np.where(sentences >= 0, unit_interval(bits >> np.uint64(32)), 1.0)
+    least = np.where(probability > 0, np.partition(draws, 1, axis=1)[:, 1], -1.0)  # the second smallest
+    moved = ((draws < probability[:, None]) | (draws <= least[:, None])) & (sentences >= 0)
+    circle = np.argsort(np.where(moved, unit_interval(bits & _LOW), 1.0), axis=1, kind="stable")  # then those that stay
+    count, rows = np.maximum(moved.sum(axis=1), 1)[:, None], np.arange(len(sentences))[:, None]
+    following = circle[rows, np.where(columns < count, (columns + 1) % count, columns)]
+    out = sentences.copy()
+    out[rows, circle] = sentences[rows, following]
     return out
 
 
 def sentence_crop(sentences: np.ndarray, context: Context, fraction: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Keep a random run of sentences, without `fraction` of them, at least one (arXiv:2012.15466). 0 is the identity."""
-    dropped = np.minimum((fraction * context.lengths).astype(np.int64), np.maximum(context.lengths - 1, 0))
+    """Keep a random run of sentences, without `fraction` of them (arXiv:2012.15466). 0 is the identity.
+
+    At least one sentence is dropped, and at least one is kept.
+    """
+    dropped = np.where(fraction > 0, np.maximum(1, (fraction * context.lengths).astype(np.int64)), 0)
+    dropped = np.minimum(dropped, np.maximum(context.lengths - 1, 0))
     first = (unit_interval(noise(seeds, 0, 1)[:, 0] >> np.uint64(32)) * (dropped + 1)).astype(np.int64)
     columns = np.arange(sentences.shape[1])
     kept = (columns >= first[:, None]) & (columns < (first + context.lengths - dropped)[:, None])

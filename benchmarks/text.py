@@ -5,9 +5,9 @@
 Reviews of IMDb are joined until they have 512 tokens. outspan works on tokens, which are made once per training and timed
 separately. The others work on texts; tokenizing their output is not timed. All take turns in rounds; results are medians.
 Every operation is also applied again with the same plan in another order, and the share of short sentences that an operation
-leaves unchanged is counted, for operations on sentences that of two sentences. With --apertium, the speed of Apertium is measured, and the rest of the result is kept. Writes
-results/text-cpu.json. Peers: pip install nlpaug textattack (text_peers.py); what they cannot build without the network is
-left out.
+leaves unchanged is counted; for operations on sentences that of two sentences. With --apertium, the speed of Apertium is
+measured, and the rest of the result is kept. Writes results/text-cpu.json. Peers: pip install nlpaug textattack
+(text_peers.py); what they cannot build without the network is left out.
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -123,8 +124,11 @@ def test_texts_with_several_labels(tmp_path):
         (
             [f"t{i},{i * 1.5}" for i in range(500)] * 4,
             {},
-            "the labels are 500 different numbers, from 0 to 748.5: regression is not",
+            "the labels are 500 different numbers in 2,000 rows, from 0 to 748.5: regression is not",
         ),
+        ([f"t{i},{i % 500}" for i in range(630)], {}, "500 different numbers in 630 rows, from 0 to 499: regression is not"),
+        ([f"t{i},{i % 12 * 1.5}" for i in range(20)], {}, "12 different numbers in 20 rows, from 0 to 16.5: regression is not"),
+        ([f"t{i},0" for i in range(9)], {}, "the labels are 1 different values in 9 rows, not classes"),
         (
             [f"t{i},{i % 2}.png" for i in range(9)],
             {},
@@ -139,6 +143,26 @@ def test_a_table_that_is_no_classification_is_refused(rows, keys, message, tmp_p
         load_for(Recipe(data=str(tmp_path / "a.csv"), **keys))
 
 
-def test_many_classes_with_consecutive_numbers_are_classes(tmp_path):
-    (tmp_path / "a.csv").write_text("text,label\n" + "\n".join(f"words {i},{i % 60}" for i in range(600)))
-    assert len(load_for(Recipe(data=str(tmp_path / "a.csv"))).classes) == 60
+@pytest.mark.parametrize("classes", [50, 60])
+def test_many_consecutive_numbers_are_classes_with_a_warning(classes, tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\n" + "\n".join(f"words {i},{i % classes}" for i in range(600)))
+    message = "the labels are 60 different numbers in 600 rows, from 0 to 59: each is a class of its own, and regression is not"
+    with pytest.warns(UserWarning, match=message) if classes > 50 else nullcontext():
+        assert len(load_for(Recipe(data=str(tmp_path / "a.csv"))).classes) == classes
+
+
+@pytest.mark.parametrize(
+    ("labels", "separator"),
+    [
+        (("a", "b", "c", "a;b", "b;c", "a; c"), ";"),
+        (("a", "b", "c", "a|b", "b|c", "a|c"), "|"),
+        (("a", "b; c"), None),  # splitting it leaves more classes
+        (("Smith; A", "Smith; B", "Jones; A", "Jones; B", "Day; A", "Day; B"), None),  # no part is alone
+    ],
+)
+def test_several_labels_without_a_separator_are_classes_with_a_warning(labels, separator, tmp_path):
+    rows = "\n".join(f"words {i}\t{labels[i % len(labels)]}" for i in range(60))
+    (tmp_path / "a.tsv").write_text(f"text\tlabel\n{rows}")
+    message = re.escape(f"set label_separator to {separator!r}, which gives 3 classes, not 6")
+    with pytest.warns(UserWarning, match=message) if separator else nullcontext():
+        assert len(load_for(Recipe(data=str(tmp_path / "a.tsv"))).classes) == len(labels)

@@ -138,6 +138,18 @@ def test_npz_with_a_class_without_images_is_warned_about(labels, message, tmp_pa
         assert len(sets.load(str(tmp_path / "a.npz")).classes) == max(labels) + 1
 
 
+def test_npz_with_unknown_arrays_or_many_numbers_is_warned_about(tmp_path):
+    images, labels = np.zeros((120, 4, 4), np.uint8), np.arange(120) % 60
+    arrays = {"train_images": images, "train_labels": labels, "test_images": images, "test_labels": labels}
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.warns(UserWarning, match="the labels are 60 numbers for 240 images: .* regression is not supported"):
+        assert len(sets.load(str(tmp_path / "a.npz")).classes) == 60
+    arrays |= {"train_labels": labels % 2, "test_labels": labels % 2}
+    np.savez(tmp_path / "b.npz", sample_weight=np.ones(120), **arrays)
+    with pytest.warns(UserWarning, match=r"b\.npz: arrays that are not used: sample_weight .* called 'train_weights'"):
+        sets.load(str(tmp_path / "b.npz"))
+
+
 def test_a_file_that_is_not_npz_is_refused(tmp_path):
     (tmp_path / "a.npz").write_bytes(b"not a zip")
     with pytest.raises(ValueError, match=r"a\.npz: not an \.npz file, which is a zip archive of arrays"):

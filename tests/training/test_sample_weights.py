@@ -124,10 +124,10 @@ def test_weights_are_read_from_tables_and_npz_files(tmp_path):
     np.savez(tmp_path / "a.npz", train_weights=np.array([1, 2, 3, 4]), **arrays)
     assert load_for(Recipe(data=str(tmp_path / "a.npz"))).train.weights.tolist() == [1, 2, 3, 4]
     for weights, problem in (
-        ([1.0, 2.0], r"one number per sample, \[4\], got \[2\]"),
+        ([1.0, 2.0], r"train_weights must be one number per training image, \[4\], got float64 \[2\]"),
         ([1.0, -2.0, 1.0, 1.0], "finite and at least 0, got -2 for sample 1"),
         ([1.0, 1.0, 1.0, np.nan], "finite and at least 0, got nan for sample 3"),
-        (["a"] * 4, "train_weights must be one number per training image, got <U1"),
+        (["a"] * 4, r"train_weights must be one number per training image, \[4\], got <U1"),
     ):
         np.savez(tmp_path / "b.npz", train_weights=np.array(weights), **arrays)
         with pytest.raises(ValueError, match=problem):

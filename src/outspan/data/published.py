@@ -17,9 +17,11 @@ from outspan.data.members import Members
 from outspan.data.readers import read_cifar, read_idx, read_npz, read_svhn
 from outspan.data.shards import list_shards
 from outspan.data.splits import InMemory
+from outspan.data.table_labels import EACH_A_CLASS
 from outspan.data.tables import read_documents
 
 _MAX_CLASSES = 100_000
+_MANY_NUMBERS, _FEW_SAMPLES = 50, 20  # more classes with fewer samples per class, on average, may be a quantity
 _DIGIT_NAMES = tuple(map(str, range(10)))
 _CIFAR_10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -129,6 +131,9 @@ def _number_classes(name: str, labels: Tensor, more: Tensor | None = None) -> tu
     count = int(labels.max()) + 1 if len(labels) else 0
     if count > _MAX_CLASSES:
         raise ValueError(f"{name}: labels must lie below {_MAX_CLASSES:,}, got {count - 1}")
+    samples = len(labels) + (0 if more is None else len(more))
+    if count > _MANY_NUMBERS and samples < _FEW_SAMPLES * count:
+        warnings.warn(f"{name}: the labels are {count} numbers for {samples:,} images: {EACH_A_CLASS}", stacklevel=3)
     present = {*labels.tolist(), *(() if more is None else more.tolist())}
     if missing := [str(label) for label in range(count) if label not in present]:
         how = "subtract 1 from all labels" if missing == ["0"] else "number the classes without gaps"

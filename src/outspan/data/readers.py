@@ -3,6 +3,7 @@
 import gzip
 import io
 import struct
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -126,10 +127,15 @@ def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
                 if name is None:
                     raise ValueError(f"no array {key!r} or {other!r}, it has {', '.join(file.files) or 'none'}")
                 arrays.append(read(name, file[name]))
-            if "train_weights" in file:
-                weights = _weights("train_weights", file["train_weights"])
+            if _WEIGHTS in file:
+                weights = _weights(_WEIGHTS, file[_WEIGHTS], len(arrays[1]))
+            known = {_WEIGHTS, *_ARRAYS, *(name for name, _ in _ARRAYS.values())}
+            unused = [name for name in file.files if name not in known]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, *_LOAD_ERRORS) as error:
         raise ValueError(f"{path}: {first_line(error)}") from None
+    if unused:
+        others = f"the weights of training images are called {_WEIGHTS!r}"
+        warnings.warn(f"{path}: arrays that are not used: {', '.join(unused)} ({others})", stacklevel=3)
     train_images, train_labels, test_images, test_labels = arrays
     if all(labels.ndim == 2 and bool((labels.sum(1) == 1).all()) for labels in (train_labels, test_labels)):
         train_labels, test_labels = train_labels.long().argmax(1), test_labels.long().argmax(1)
@@ -167,12 +173,13 @@ def _labels(key: str, array: np.ndarray) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def _weights(key: str, array: np.ndarray) -> Tensor:
-    if array.ndim != 1 or array.dtype.kind not in "iuf":
-        raise ValueError(f"{key} must be one number per training image, got {array.dtype} {list(array.shape)}")
+def _weights(key: str, array: np.ndarray, count: int) -> Tensor:
+    if array.shape != (count,) or array.dtype.kind not in "iuf":
+        raise ValueError(f"{key} must be one number per training image, [{count}], got {array.dtype} {list(array.shape)}")
     return torch.from_numpy(array.astype(np.float64))
 
 
+_WEIGHTS = "train_weights"
 # The arrays of an .npz file: their names here and in Keras, and their readers.
 _ARRAYS = {
     "train_images": ("x_train", _images),

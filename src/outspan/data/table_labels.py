@@ -17,7 +17,8 @@ from outspan.shapes import Float64
 from outspan.text.segments import PAIR
 
 _MAX_CLASSES = 1_000
-_MAX_NUMBERS = 50  # different numbers that are not 0, 1, 2, …, or 1, 2, 3, …; more are a quantity, not classes
+_MAX_NUMBERS = 50  # different numbers; more may be a quantity, and are one unless they are 0, 1, 2, …, or 1, 2, 3, …
+EACH_A_CLASS = "each is a class of its own, and regression is not supported"
 _WHOLE = re.compile(r"(?<=\d)\.0*$")  # the decimals of a whole number
 _NEXT = "\0"  # separates the labels of a row; `clean` removes it from texts
 _YES_AND_NO = {"1": True, "0": False, "1.0": True, "0.0": False, "true": True, "false": False, "": False}
@@ -118,17 +119,36 @@ def find_classes(rows: Sequence[Row], columns: Columns, source: object) -> tuple
         if not row.label.strip():
             raise ValueError(f"{row.where}: an empty label")
     classes = sorted({row.label for row in rows}, key=_sort_key)
-    if all(map(is_number, classes)) and len(classes) > _MAX_NUMBERS and not _are_consecutive(classes):
-        problem = (
-            f"the labels are {len(classes)} different numbers, from {classes[0]} to {classes[-1]}: regression is not supported"
-        )
-        raise ValueError(f"{source}: {problem}; group them into classes, or set label_column to another column")
-    if not 2 <= len(classes) <= _MAX_CLASSES or len(classes) > max(2, len(rows) // 2):
-        problem = f"the labels are {len(classes)} different values in {len(rows)} rows, not classes"
-        raise ValueError(f"{source}: {problem}; set label_column to another column")
+    are_many = len(classes) > _MAX_NUMBERS
+    are_numbers = len(classes) > 2 and all(map(is_number, classes))
+    are_different = not 2 <= len(classes) <= _MAX_CLASSES or len(classes) > max(2, len(rows) // 2)
+    between = f", from {classes[0]} to {classes[-1]}" if are_numbers else ""
+    values = f"{len(classes)} different {'numbers' if are_numbers else 'values'} in {len(rows):,} rows{between}"
+    if are_numbers and (are_different or (are_many and not _are_consecutive(classes))):
+        how = "group them into classes, or set label_column to another column"
+        raise ValueError(f"{source}: the labels are {values}: regression is not supported; {how}")
+    if are_different:
+        raise ValueError(f"{source}: the labels are {values}, not classes; set label_column to another column")
+    if are_numbers and are_many:
+        warnings.warn(f"{source}: the labels are {values}: {EACH_A_CLASS}", stacklevel=3)
+    _warn_of_joined_labels(classes, source)
     if all(map(IMAGE.fullmatch, classes)):
         raise ValueError(f"{source}: the labels are images, e.g. {classes[0]}: segmentation masks are not supported")
     return tuple(classes)
+
+
+def _warn_of_joined_labels(classes: Sequence[str], source: object) -> None:
+    """Warn of classes such as "a;b" and "a": if splitting them leaves fewer classes, a row has several labels."""
+    for separator in ";|,":
+        joined = [name for name in classes if separator in name]
+        alone = {*classes} - {*joined}
+        parts = {part.strip() for name in joined for part in name.split(separator)} - {""}
+        if parts & alone and len(parts | alone) < len(classes):
+            problem = f"labels such as {shown(joined[0])} are classes of their own"
+            how = f"if they are several labels of a row, set label_separator to {separator!r}"
+            warnings.warn(
+                f"{source}: {problem}: {how}, which gives {len(parts | alone)} classes, not {len(classes)}", stacklevel=4
+            )
 
 
 def check_division(path: Path, train: Sequence[Row], test: Sequence[Row], columns: Columns) -> None:

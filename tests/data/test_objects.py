@@ -63,7 +63,15 @@ def test_images_of_several_sizes_are_resized_as_files_are(tmp_path):
         ((torch.zeros(1, 4, 4), 0), r"must be a uint8 tensor .* got torch.float32 .*: leave out ToTensor\(\)"),
         ((torch.zeros(4, 4, 4, dtype=torch.uint8), 0), "with 1 or 3 channels"),
         ((np.zeros((4, 4)), 0), "must have a Pillow image or a uint8 tensor"),
-        ((colours(4, 4), 0.5), "must have a class, an integer from 0"),
+        ((colours(4, 4), 0.5), "must have a class, an integer from 0, .*: regression is not supported"),
+        ((colours(4, 4), torch.tensor(0.5)), ": regression is not supported"),
+        ((colours(4, 4), colours(4, 4)), ": segmentation masks are not supported"),
+        ((colours(4, 4), torch.zeros(4, 4)), ": segmentation masks are not supported"),
+        (
+            (colours(4, 4), torch.tensor([1, 0, 1])),
+            r"a bool tensor \[classes\] if it can have several labels, got torch.int64 \[3\]",
+        ),
+        ((colours(4, 4), "cat"), "must have a class, an integer from 0"),
         ((colours(4, 4), -1), "must have a class, an integer from 0"),
         ((colours(4, 4), True), "must have a class, an integer from 0"),
         ({"image": 1, "label": 2}, "item 0 of the train data set must be an image and its class, got"),
@@ -80,6 +88,33 @@ def test_wrong_data_sets_are_refused():
         outspan.from_datasets(Pictures([]), Pictures(one))
     with pytest.raises(ValueError, match="labels must lie in"):
         outspan.from_datasets(Pictures([*one, (colours(4, 4), 2)]), Pictures(one), classes=["a", "b"])
+
+
+def test_the_classes_of_all_parts_must_be_equal():
+    items = [(colours(4, 4), 0), (colours(4, 4), 1)]
+    train, other, without = Pictures(items, ["red", "green"]), Pictures(items, ["green", "red"]), Pictures(items)
+    for parts, title in (((train, other), "test"), ((train, without, other), "validation")):
+        with pytest.raises(ValueError, match=rf"the classes of the {title} .*\['red', 'green'\], got \['green', 'red'\]"):
+            outspan.from_datasets(*parts, classes=["a", "b"])
+
+
+def test_bool_rows_are_several_labels():
+    rows = [[True, True, False], [False, False, False]]
+    items = [(colours(4, 4), torch.tensor(rows[0])), (colours(4, 4), np.array(rows[1]))]
+    data = outspan.from_datasets(Pictures(items), Pictures(items[:1]))
+    assert (data.train.labels.dtype, data.train.labels.tolist(), data.classes) == (torch.bool, rows, ("0", "1", "2"))
+    for label in (torch.tensor([True]), 1):
+        with pytest.raises(ValueError, match=r"item 1 of the train data set must have .* as item 0, \[3\], got"):
+            outspan.from_datasets(Pictures([items[0], (colours(4, 4), label)]), Pictures(items))
+
+
+def test_a_data_set_without_length_or_items_is_refused():
+    one = Pictures([(colours(4, 4), 0)])
+    for stream in (iter(one), torch.utils.data.DataLoader(one)):
+        with pytest.raises(
+            ValueError, match=r"the test data set must have a length and items by their number, got .*: use a map"
+        ):
+            outspan.from_datasets(one, stream)
 
 
 @pytest.mark.slow

@@ -247,3 +247,18 @@ def test_data_with_inconsistent_splits_is_refused(title, memory):
 def test_images_of_a_wrong_type_or_shape_are_refused(images, message, unchecked):
     with pytest.raises(ValueError, match=message):
         InMemory(images, torch.zeros(2, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.zeros(2), r"labels must be int64 \[N\], .* got torch.float32 \[2\]: regression is not supported"),
+        (torch.zeros(2, 3), r"or bool \[N, classes\] .* got torch.float32 \[2, 3\]: use labels.bool\(\)"),
+        (torch.zeros(2, 3, dtype=torch.int64), r"got torch.int64 \[2, 3\]: use labels.bool\(\)"),
+        (torch.zeros(2, 4, 4, dtype=torch.int64), "segmentation masks are not supported"),
+        ([0, 1], r"got a list of int: use torch.as_tensor\(labels\).long\(\)"),
+    ],
+)
+def test_labels_of_a_wrong_type_or_shape_are_refused(labels, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        InMemory(torch.zeros(2, 1, 4, 4, dtype=torch.uint8), labels)

@@ -13,7 +13,7 @@ from outspan.config import Recipe
 from outspan.data.model_checks import check_takes_images
 from outspan.devices import to_device
 from outspan.sample_weights import check_weights, pick_weights, weights_bytes
-from outspan.shapes import Labels, Num, UInt8
+from outspan.shapes import Labels, Num, UInt8, describe
 from outspan.transforms.normalize import NOT_BYTES, as_images
 
 Crops = tuple[int, int] | None  # the seed and the epoch of random resized crops; None crops the center
@@ -119,6 +119,7 @@ class InMemory:
     def __post_init__(self) -> None:
         if as_images(self.images).dtype != torch.uint8:
             raise ValueError(NOT_BYTES.format(self.images.dtype))
+        _check_labels(self.labels)
         if len(self.images) != len(self.labels):
             raise ValueError(f"{len(self.images)} images have {len(self.labels)} labels")
         check_weights(self.weights, len(self.labels))
@@ -187,6 +188,19 @@ class InMemory:
     def statistics(self) -> Statistics:
         """Return the mean and standard deviation per channel, in [0, 1], computed exactly from the histogram."""
         return moments(histogram(self.images))
+
+
+def _check_labels(labels: Any) -> None:
+    """Refuse labels that are neither classes, int64 [N], nor several labels per sample, bool [N, classes]."""
+    if isinstance(labels, Tensor) and (labels.ndim, labels.dtype) in ((1, torch.int64), (2, torch.bool)):
+        return
+    how = "use labels.bool()" if isinstance(labels, Tensor) and labels.ndim == 2 else "use torch.as_tensor(labels).long()"
+    if isinstance(labels, Tensor) and labels.ndim > 2:
+        how = "segmentation masks are not supported"
+    elif isinstance(labels, Tensor) and labels.ndim == 1 and labels.is_floating_point():
+        how = "regression is not supported"
+    problem = "labels must be int64 [N], or bool [N, classes] if a sample can have several"
+    raise ValueError(f"{problem}, got {describe(labels)}: {how}")
 
 
 def fingerprint(samples: Samples) -> str:

@@ -127,14 +127,14 @@ def read_npz(path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
                 if name is None:
                     raise ValueError(f"no array {key!r} or {other!r}, it has {', '.join(file.files) or 'none'}")
                 arrays.append(read(name, file[name]))
-            if _WEIGHTS in file:
-                weights = _weights(_WEIGHTS, file[_WEIGHTS], len(arrays[1]))
-            known = {_WEIGHTS, *_ARRAYS, *(name for name, _ in _ARRAYS.values())}
+            if _WEIGHTS_NAME in file:
+                weights = _weights(_WEIGHTS_NAME, file[_WEIGHTS_NAME], len(arrays[1]))
+            known = {_WEIGHTS_NAME, *_ARRAYS, *(name for name, _ in _ARRAYS.values())}
             unused = [name for name in file.files if name not in known]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, *_LOAD_ERRORS) as error:
         raise ValueError(f"{path}: {first_line(error)}") from None
     if unused:
-        others = f"the weights of training images are called {_WEIGHTS!r}"
+        others = f"the weights of training images are called {_WEIGHTS_NAME!r}"
         warnings.warn(f"{path}: arrays that are not used: {', '.join(unused)} ({others})", stacklevel=3)
     train_images, train_labels, test_images, test_labels = arrays
     if all(labels.ndim == 2 and bool((labels.sum(1) == 1).all()) for labels in (train_labels, test_labels)):
@@ -179,7 +179,7 @@ def _weights(key: str, array: np.ndarray, count: int) -> Tensor:
     return torch.from_numpy(array.astype(np.float64))
 
 
-_WEIGHTS = "train_weights"
+_WEIGHTS_NAME = "train_weights"
 # The arrays of an .npz file: their names here and in Keras, and their readers.
 _ARRAYS = {
     "train_images": ("x_train", _images),

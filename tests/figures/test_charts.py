@@ -94,3 +94,31 @@ def test_values_that_are_not_finite_are_left_out():
     )
     assert not re.search(r"\bnan\b|\binf\b", markup)
     assert [len(line) for line in lines(markup)] == [2, 2]
+
+
+@pytest.mark.parametrize("values", [[-0.0025, 0.001], [0.6931, 0.69325], [1e-6, 3e-6], [10, 20]])
+def test_the_ticks_do_not_reach_the_label_of_the_axis(values):
+    drawn = line_chart([Series("a", [1, 2], values)], EPOCH, Axis("y"), title="T")
+    texts = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end">([^<]+)<', drawn)
+    assert len(texts) > 1
+    for end, tick in texts:
+        assert float(end) - 9 * len(tick) >= 20  # the label, whose letters are 14.5 high, is around 13
+
+
+def test_names_at_the_ends_of_lines_are_inside_the_chart():
+    for ends in ([1.0] * 8, [0.0] * 8, [i / 30 for i in range(30)]):
+        series = [Series(f"line {i}", [1, 2], [0.5, end]) for i, end in enumerate(ends)]
+        drawn = line_chart(series, EPOCH, Axis("weight", "fraction"), title="T")
+        places = [float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)" text-anchor="start">line', drawn)]
+        assert len(places) == len(ends)
+        assert 12 <= min(places)
+        assert max(places) <= HEIGHT - 38
+
+
+def test_a_constant_fraction_is_on_a_scale_from_0_to_1():
+    for value in (0.0, 0.3, 1.0):
+        drawn = line_chart([Series("a", [1, 2], [value, value])], EPOCH, Axis("fraction", "fraction"), title="T")
+        assert re.findall(r'text-anchor="end">([^<]+)<', drawn) == ["0", "0.25", "0.5", "0.75", "1"]
+        ((_, y), _), middle = lines(drawn)[0], (12 + HEIGHT - 44) / 2
+        assert (y < middle) == (value > 0.5)
+    assert scales.linear([0, 0], 0, 100).ticks[-1] >= 0.4

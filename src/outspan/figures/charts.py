@@ -13,8 +13,9 @@ from outspan.figures.scales import Scale, rounded, shown
 from outspan.figures.style import COLOURS, spread
 
 WIDTH, HEIGHT = 480, 300
-_TOP, _BOTTOM, _LEFT = 12, 44, 62
+_TOP, _BOTTOM = 12, 44
 _LETTER, _LINE = 6.6, 15  # mean width and height of a letter of the labels
+_DIGIT = 9.2  # width of a digit, in the larger letters of a narrow screen
 _DASHES = (None, "7 3", "2 3", "9 3 2 3")
 _NAME = 20  # letters of a name beside a line
 _STYLE_NAMES = {"same": "no significant difference"}
@@ -36,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """How an axis is labelled and scaled: "linear", "whole", "log" or "accuracy" (in %, never cut)."""
+    """How an axis is labelled and scaled: "linear", "whole", "log", "fraction" (0 to 1) or "accuracy" (in %, never cut)."""
 
     label: str
     kind: str = "linear"
@@ -44,6 +45,8 @@ class Axis:
     def scale(self, values: Sequence[float], start: float, end: float) -> Scale:
         """Return the scale of this axis for some values."""
         values = [value for value in values if math.isfinite(value)]
+        if self.kind == "fraction":
+            return scales.linear([0, 1, *values], start, end, margin=0.04)
         if self.kind == "accuracy":
             return scales.accuracy(values or [0, 100], start, end)
         if self.kind == "log" and values and min(values) > 0:
@@ -56,9 +59,9 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, *, title: str, note: 
     series = [_finite(one) for one in series]
     named = [one for one in series if not one.faint]
     right = WIDTH - _label_width(named)
-    across = x.scale([value for one in series for value in one.x], _LEFT, right)
     values = [value for one in series for value in (*one.y, *one.low, *one.high)]
     up = y.scale(values, HEIGHT - _BOTTOM, _TOP)
+    across = x.scale([value for one in series for value in one.x], _left(up), right)
     drawn = [_draw_faint(one, across, up) for one in series if one.faint]
     drawn += [_draw_line(one, i, across, up) for i, one in enumerate(named)]
     labels = _end_labels(named, across, up, right) if len(named) > 1 else []
@@ -77,6 +80,11 @@ def _label_width(named: Sequence[Series]) -> float:
     return 24 + 7.8 * min(_NAME, max(len(one.name) for one in named)) if len(named) > 1 else 14
 
 
+def _left(up: Scale) -> float:
+    """Return the space to the left of a chart: that of the label of the vertical axis and of the longest tick."""
+    return 30 + _DIGIT * max((len(shown(tick)) for tick in up.ticks), default=0)
+
+
 def chart_figure(content: object, title: str, note: str = "", *, below: object = None, **attributes: object) -> Markup:
     """Return a figure with a chart in it: its title above, and a note below."""
     drawing = element("svg", content, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=title, tabindex=0, **attributes)
@@ -90,18 +98,18 @@ def text(x: float, y: float, content: object, *, anchor: str = "start", class_: 
 
 
 def _axes(across: Scale, up: Scale, x_label: str, y_label: str) -> list[Markup]:
-    right, bottom = max(across.start, across.end), HEIGHT - _BOTTOM
+    left, right, bottom = across.start, across.end, HEIGHT - _BOTTOM
     lines = []
     for tick in up.ticks:
-        lines.append(element("path", d=f"M{_LEFT} {up(tick)}H{right:g}", class_="grid"))
-        lines.append(text(_LEFT - 6, up(tick) + 4, shown(tick), anchor="end"))
+        lines.append(element("path", d=f"M{left:g} {up(tick)}H{right:g}", class_="grid"))
+        lines.append(text(left - 6, up(tick) + 4, shown(tick), anchor="end"))
     last = -math.inf
     for tick in across.ticks:
         lines.append(element("path", d=f"M{across(tick)} {_TOP}V{bottom}", class_="grid"))
         if across(tick) - last >= 8 + _LETTER * len(shown(tick)):
             lines.append(text(across(tick), bottom + 17, shown(tick), anchor="middle"))
             last = across(tick)
-    lines.append(text((_LEFT + right) / 2, HEIGHT - 8, x_label, anchor="middle", class_="label"))
+    lines.append(text((left + right) / 2, HEIGHT - 8, x_label, anchor="middle", class_="label"))
     middle = (_TOP + bottom) / 2
     upright = element("text", y_label, x=13, y=middle, text_anchor="middle", transform=f"rotate(-90 13 {middle:g})")
     return [*lines, upright]
@@ -141,7 +149,7 @@ def _draw_line(one: Series, index: int, across: Scale, up: Scale) -> Markup:
 
 def _end_labels(named: Sequence[Series], across: Scale, up: Scale, right: float) -> list[Markup]:
     ends = [(across(one.x[-1]), up(one.y[-1])) if len(one.x) else (right, HEIGHT / 2) for one in named]
-    places = spread([y for _, y in ends], _LINE)
+    places = spread([y for _, y in ends], _LINE, _TOP, HEIGHT - _BOTTOM)
     labels = []
     for i, (one, (x, y), place) in enumerate(zip(named, ends, places, strict=True)):
         lead = element("path", d=f"M{x + 3:g} {y:g}L{right + 4:g} {place:g}", class_="lead")
@@ -187,10 +195,10 @@ class Mark:
 
 def plane_chart(marks: Mapping[str, Mark], x: Axis, y: Axis, *, title: str, note: str = "") -> Markup:
     """Return points with their intervals and names."""
-    across = x.scale([v for mark in marks.values() for v in (mark.x, *mark.x_interval)], _LEFT, WIDTH - 90)
     up = y.scale([v for mark in marks.values() for v in (mark.y, *mark.y_interval)], HEIGHT - _BOTTOM, _TOP)
-    order = sorted(marks, key=lambda name: up(marks[name].y))
-    places = dict(zip(order, spread([up(marks[name].y) for name in order], 12), strict=True)) if len(order) <= 20 else {}
+    across = x.scale([v for mark in marks.values() for v in (mark.x, *mark.x_interval)], _left(up), WIDTH - 90)
+    order = sorted(marks, key=lambda name: up(marks[name].y)) if len(marks) <= 20 else []
+    places = dict(zip(order, spread([up(marks[name].y) for name in order], 12, _TOP, HEIGHT - _BOTTOM), strict=True))
     drawn = []
     for name, mark in marks.items():
         left, right = (across(value) for value in mark.x_interval)
@@ -212,9 +220,9 @@ def bar_chart(
     groups: Mapping[str, Sequence[float]], names: Sequence[str], x: Axis, y: Axis, *, title: str, note: str = ""
 ) -> Markup:
     """Return bars side by side: for each name one bar per group."""
-    across = scales.linear([0, len(names)], _LEFT, WIDTH - 12)
     values = [value for group in groups.values() for value in group]
     up = Axis(y.label).scale([0, *values], HEIGHT - _BOTTOM, _TOP)
+    across = scales.linear([0, len(names)], _left(up), WIDTH - 12)
     width = (across(1) - across(0)) / (len(groups) + 0.5)
     drawn = []
     for i, (name, group) in enumerate(groups.items()):

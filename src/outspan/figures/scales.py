@@ -32,7 +32,8 @@ def linear(values: Sequence[float], start: float, end: float, *, whole: bool = F
     """Return a linear scale for these values. With `whole` the ticks are whole numbers."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if low == high:
-        low, high = (low - 0.5, high + 0.5) if whole else (low - max(abs(low), 1e-3) / 10, high + max(abs(high), 1e-3) / 10)
+        half = 0.5 if whole or not low else abs(low) / 10
+        low, high = low - half, high + half
     edge = margin * (high - low)
     low, high = low - edge, high + edge
     return Scale(low, high, start, end, tuple(_ticks(low, high, whole=whole)))

@@ -82,31 +82,31 @@ def use_whole_epochs(axis: Axes) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def spread(positions: Sequence[float], distance: float) -> list[float]:
+def spread(positions: Sequence[float], distance: float, low: float = -math.inf, high: float = math.inf) -> list[float]:
     """Return positions of labels in the order of their wishes, at least `distance` apart, and as near to them as possible.
 
-    >>> spread([0.0, 0.1, 5.0], 1.0)
-    [-0.45, 0.55, 5.0]
+    All are between `low` and `high`. If there is too little space, they are less far apart.
+
+    >>> spread([0.0, 0.1, 5.0], 1.0), spread([0.0, 0.1, 5.0], 1.0, low=0.0)
+    ([-0.45, 0.55, 5.0], [0.0, 1.0, 5.0])
     """
+    distance = min(distance, (high - low) / max(len(positions) - 1, 1))
+
+    def start(group: Sequence[int]) -> float:
+        height = distance * (len(group) - 1)
+        return max(min(sum(positions[i] for i in group) / len(group) - height / 2, high - height), low)
+
     order = sorted(range(len(positions)), key=positions.__getitem__)
     groups: list[list[int]] = []
     for i in order:
         groups.append([i])
-        while len(groups) > 1 and _start(groups[-1], positions, distance) < _end(groups[-2], positions, distance) + distance:
+        while len(groups) > 1 and start(groups[-1]) < start(groups[-2]) + distance * len(groups[-2]):
             groups[-2:] = [groups[-2] + groups[-1]]
     placed = [0.0] * len(positions)
     for group in groups:
         for rank, i in enumerate(group):
-            placed[i] = round(_start(group, positions, distance) + rank * distance, 6)
+            placed[i] = round(start(group) + rank * distance, 6)
     return placed
-
-
-def _start(group: Sequence[int], positions: Sequence[float], distance: float) -> float:
-    return sum(positions[i] for i in group) / len(group) - distance * (len(group) - 1) / 2
-
-
-def _end(group: Sequence[int], positions: Sequence[float], distance: float) -> float:
-    return _start(group, positions, distance) + distance * (len(group) - 1)
 
 
 def label_lines(figure: Figure, axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:

@@ -99,14 +99,16 @@ def _weights(run: RunResult) -> Markup | None:
     rows = run.metrics.rows
     keys = list(dict.fromkeys(key for row in rows for key in row))
     epoch, drawn = Axis("epoch", "whole"), []
-    for key, title in (("strength", "Strength"), ("mixed", "Mixed samples"), ("skipped", "Easy samples left out")):
+    strength = "strength", Axis("strength"), "Strength"
+    fraction = Axis("fraction of the samples", "fraction")
+    for key, y, title in (strength, ("mixed", fraction, "Mixed samples"), ("skipped", fraction, "Easy samples left out")):
         if key in keys:
-            drawn.append(line_chart([_series(rows, key, key)], epoch, Axis("fraction"), title=title))
+            drawn.append(line_chart([_series(rows, key, key)], epoch, y, title=title))
     weights = [_series(rows, key, key.removeprefix("weight_")) for key in keys if key.startswith("weight_")]
     ranked = sorted(weights, key=lambda one: one.y[-1])
     if ranked:
         note = "1: drawn as often as any other. Lower: rarely, because it hides the label or does not suit the data."
-        drawn.append(line_chart(ranked[:_LINES], epoch, Axis("weight"), title="Transforms with the lowest weights", note=note))
+        drawn.append(line_chart(ranked[:_LINES], epoch, Axis("weight", "fraction"), title="Transforms with the lowest weights", note=note))
     if not drawn:
         return None
     listed = [[one.name, Cell(f"{one.y[-1]:.2f}", one.y[-1], min(one.y[-1], 1.0))] for one in ranked]

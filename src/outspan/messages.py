@@ -1,4 +1,4 @@
-"""Parts of error messages."""
+"""Parts of messages."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
@@ -88,6 +88,15 @@ def shown(value: object) -> str:
         return f"a whole number of {value.bit_length()} bits"  # printing it is slow, or refused
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def show_seconds(seconds: float) -> str:
+    """Return a time as tables show it: with one decimal, but a time below 1 s with three digits.
+
+    >>> show_seconds(0.08341), show_seconds(3.14159), show_seconds(1234.5)
+    ('0.0834', '3.1', '1,234.5')
+    """
+    return f"{seconds:.3g}" if seconds < 1 else f"{seconds:,.1f}"
 
 
 def printable(text: object, keep: str = "") -> str:

@@ -21,28 +21,35 @@ def test_mean_and_std_by_hand():
     assert mean_and_std([4.0]) == (4.0, 0.0)
 
 
+COSTS = {"none": 1.0, "baseline": 1.5, "random": 2.0, "uncertain": 4.0}
+
+
 def test_a_lead_is_significant_only_beyond_its_margin():
     clear = {"none": [0.90, 0.91, 0.92], "uncertain": [0.95, 0.97, 0.97]}
-    assert describe_lead(clear) == [
+    assert describe_lead(clear, step_seconds=COSTS) == [
         "`uncertain` leads `none` by 5.33 ± 1.43 points (significant).",
         "Use `uncertain`: it is significantly better than all others.",
     ]
     close = {"none": [0.90, 0.95, 0.92], "uncertain": [0.93, 0.91, 0.96], "random": [0.5, 0.51, 0.5]}
-    assert describe_lead(close) == [
+    assert describe_lead(close, step_seconds=COSTS) == [
         "`uncertain` leads `none` by 1.00 ± 10.83 points (not significant).",
         "`random` trails `uncertain` by 43.00 ± 7.45 points (significant).",
-        "Use `uncertain` or `none`: they are not significantly different with 3 seeds.",
+        "Use `none`: `uncertain` and `none` are not significantly different with 3 seeds, and its steps are the cheapest.",
+        "For a clearer answer run the same command with `--seeds 6`: finished runs are not repeated.",
     ]
-    assert describe_lead({"none": [0.9], "uncertain": [0.95], "random": [0.8]}) == [
+    assert describe_lead({"none": [0.9], "uncertain": [0.95], "random": [0.8]}, step_seconds=COSTS) == [
         "`uncertain` leads `none` by 5.00 points. With one seed per policy the significance is unknown.",
         "`random` trails `uncertain` by 15.00 points.",
     ]
-    assert describe_lead({"none": [0.9, 0.8], "baseline": [0.9, 0.8], "random": [0.8, 0.9]}) == [
+    equal = {"none": [0.9, 0.8], "baseline": [0.9, 0.8], "random": [0.8, 0.9]}
+    assert describe_lead(equal, step_seconds={**COSTS, "random": 0.5}, unit="fold") == [
         "`none` and `baseline` are equal.",
-        "`none` and `random` are equal (0.00 ± 127.06 points).",
-        "Use `none` or `baseline` or `random`: they are not significantly different with 2 seeds.",
+        "`none` and `random` are equal (0.00 ± 220.08 points).",
+        "Use `random`: `none`, `baseline` and `random` are not significantly different with 2 folds, and its steps are the "
+        "cheapest.",
+        "For a clearer answer run the same command with more folds.",
     ]
-    assert describe_lead({"none": [0.9]}) == ["Only one policy: nothing to compare."]
+    assert describe_lead({"none": [0.9]}, step_seconds=COSTS) == ["Only one policy: nothing to compare."]
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 8, 20])
@@ -89,7 +96,8 @@ def test_holm_is_the_closure_of_bonferroni():
 def test_equal_policies_have_a_significant_difference_in_five_percent_of_comparisons(policies, seeds):
     """Without a correction it is 42 % of the comparisons of 8 policies with 3 seeds."""
     drawn = np.random.Generator(np.random.Philox(seeds)).normal(0.9, 0.01, (400, policies, seeds))
-    lines = [describe_lead({str(i): values for i, values in enumerate(one)}) for one in drawn.tolist()]
+    costs = {str(i): 1.0 for i in range(policies)}
+    lines = [describe_lead({str(i): v for i, v in enumerate(one)}, step_seconds=costs) for one in drawn.tolist()]
     false = np.mean([any("(significant)" in line for line in one) for one in lines])
     assert 0.01 < false < 0.08
 
@@ -108,7 +116,25 @@ def test_every_pair_of_policies_is_compared():
 
 def test_the_order_of_policies_does_not_matter():
     a, b = [0.90, 0.91], [0.95, 0.96]
-    assert describe_lead({"a": a, "b": b}) == describe_lead({"b": b, "a": a})
+    costs = {"a": 1.0, "b": 2.0}
+    assert describe_lead({"a": a, "b": b}, step_seconds=costs) == describe_lead({"b": b, "a": a}, step_seconds=costs)
+
+
+def test_equal_differences_are_not_called_significant():
+    """Accuracies on 1,000 samples are multiples of 0.001, so two seeds often have the same difference by chance."""
+    none, random = [0.82, 0.81], [0.80, 0.79]
+    assert none[0] - random[0] != none[1] - random[1]  # they differ by rounding only
+    (difference,) = compute_differences({"none": none, "random": random})
+    assert (difference.margin, difference.p, difference.significant) == (0.0, None, False)
+    first, use, _ = describe_lead({"none": none, "random": random}, step_seconds=COSTS)
+    assert first == (
+        "`none` leads `random` by 2.00 points with every seed. Equal differences do not show whether it is significant."
+    )
+    assert use.startswith("Use `none`: `none` and `random` are not significantly different")
+    # With few test samples, seeds of two equal policies often have equal differences.
+    drawn = np.random.Generator(np.random.Philox(1)).binomial(20, 0.9, (2000, 2, 2)) / 20
+    claims = [compute_differences({"a": one, "b": other})[0].significant for one, other in drawn.tolist()]
+    assert np.mean(claims) < 0.05
 
 
 def test_policies_that_learned_nothing_are_named():

@@ -177,6 +177,21 @@ def test_a_stored_comparison_is_the_same(digits, tmp_path):
         assert (stored.policies[name].mean, stored.policies[name].steps) == (one.mean, one.steps)
 
 
+def test_short_times_are_stored_and_shown_with_three_digits(compared, tmp_path):
+    """Two runs of 0.122 s and 0.149 s do not have the same time."""
+    stored = json.loads((compared / "comparison.json").read_text())
+    stored |= {"equal": "time", "budgets": {"2": stored["policies"]}}
+    for one, seconds in zip(stored["policies"].values(), (0.122, 0.149), strict=True):
+        one["seconds"] = seconds
+    (tmp_path / "comparison.json").write_text(json.dumps(stored))
+    page, result = page_of(tmp_path), load_comparison(tmp_path)
+    assert "The training times differ by more than 10 %" in page.text
+    assert "0.122" in page.text
+    assert "0.149" in page.text
+    assert f"outspan report {tmp_path / 'budget-2' / 'none-0'}" in page.text
+    assert result.as_dict()["policies"]["none"]["seconds"] == 0.122  # pyright: ignore[reportIndexIssue]
+
+
 def test_a_comparison_without_its_runs_has_its_table(compared, tmp_path):
     (tmp_path / "only").mkdir()
     shutil.copy(compared / "comparison.json", tmp_path / "only")

@@ -26,6 +26,7 @@ from outspan.cli.output import echo
 from outspan.cli.progress import training_progress
 from outspan.cli.report import write_report
 from outspan.files import write_whole
+from outspan.messages import show_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -96,7 +97,7 @@ def compare_command(
         Console().print(_table(entries, metric))
     for sentence in (*result.warnings, *result.verdicts):
         echo(sentence)
-    if any(one.margin is not None for one in result.differences):
+    if any(one.p is not None for one in result.differences):
         corrected = ", with Nadeau and Bengio's correction" if result.recipe.folds else ""
         echo(f"± after a difference: half the width of its 95 % confidence interval, paired by {result.unit}{corrected}.")
         echo("Significance: 5 % for all pairs of policies together (Holm's correction).")
@@ -122,7 +123,7 @@ def _table(entries: Mapping[str, PolicyResult], metric: str) -> Table:
     table = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for policy, entry in entries.items():
         std = f" ± {100 * entry.std:.2f}" if len(entry.accuracies) > 1 else ""
-        numbers = f"{100 * entry.mean:.2f}{std}", f"{entry.epochs:.4g}", f"{entry.steps:,}", f"{entry.seconds:.1f}"
+        numbers = f"{100 * entry.mean:.2f}{std}", f"{entry.epochs:.4g}", f"{entry.steps:,}", show_seconds(entry.seconds)
         table.add_row(policy, *numbers)
     return table
 

@@ -10,6 +10,7 @@ from outspan.comparison.statistics import Difference, compute_differences, descr
 from outspan.config import Recipe
 from outspan.figures.markup import display, figure_bytes
 from outspan.files import write_json
+from outspan.messages import show_seconds
 from outspan.training.run import Summary
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class Comparison:
         values = {name: result.values for name, result in self.policies.items()}
         budget = f"At budget {max(self.budgets):g}:" if len(self.budgets) > 1 else ""
         metric = f"By {self.metric}:" if self.metric != "accuracy" else ""
-        lines = (budget, metric, *describe_lead(values, unit=self.unit), describe_chance(accuracies, self.chance))
+        costs = {name: result.seconds / max(result.steps, 1) for name, result in self.policies.items()}
+        lead = describe_lead(values, step_seconds=costs, unit=self.unit)
+        lines = (budget, metric, *lead, describe_chance(accuracies, self.chance))
         return tuple(line for line in lines if line)
 
     @property
@@ -111,7 +114,8 @@ class Comparison:
             fractions = [step / result.steps for step in result.evaluated]
             epochs, seconds = ([total * fraction for fraction in fractions] for total in (result.epochs, result.seconds))
             curves[name] = Curves(result.curves, epochs, seconds)
-        return compare_figure(curves, f"{self._subject}; mean and range over {self.unit}s")
+        seconds = statistics.fmean(result.seconds for result in self.policies.values())
+        return compare_figure(curves, f"{self._subject(seconds)}; mean and range over {self.unit}s")
 
     def frontier(self) -> "Figure":
         """Return a figure of the test accuracy after the last step against the training time, over all budgets."""
@@ -121,13 +125,11 @@ class Comparison:
         for _, results in sorted(self.budgets.items()):
             for name, result in results.items():
                 points[name].append((result.seconds, *mean_and_std(result.accuracies)))
-        return frontier_figure(points, f"{self._subject}; ± standard deviation")
+        return frontier_figure(points, f"{self._subject()}; ± standard deviation")
 
-    @property
-    def _subject(self) -> str:
-        """What was compared, for titles."""
-        seconds = [result.seconds for result in self.policies.values()]
-        same = f"the same time, {statistics.fmean(seconds):.1f} s of training per run"
+    def _subject(self, seconds: float | None = None) -> str:
+        """Return what was compared, for titles. `seconds` are those of a run, None if the figure shows several budgets."""
+        same = "the same time" + (" at each budget" if seconds is None else f", {show_seconds(seconds)} s of training per run")
         equal = same if self.equal == "time" else f"{next(iter(self.policies.values())).epochs:g} epochs each"
         count = max(len(result.accuracies) for result in self.policies.values())
         return f"{self.recipe.data}, {self.recipe.model}: {equal}, {count} {self.unit}{'s' * (count > 1)}"
@@ -136,7 +138,7 @@ class Comparison:
         """Return the table and the figure, for notebooks."""
         columns = ["policy", f"test {self.metric}, %", "std", "epochs", "seconds per run"]
         rows = [
-            [name, f"{100 * one.mean:.2f}", f"± {100 * one.std:.2f}", f"{one.epochs:.4g}", f"{one.seconds:.1f}"]
+            [name, f"{100 * one.mean:.2f}", f"± {100 * one.std:.2f}", f"{one.epochs:.4g}", show_seconds(one.seconds)]
             for name, one in self.policies.items()
         ]
         return display(columns, rows, " ".join(self.verdicts), self.figure())
@@ -166,7 +168,7 @@ def _as_dict(results: Mapping[str, PolicyResult], metric: str) -> dict[str, obje
             "std": result.std,
             "steps": result.steps,
             "epochs": round(result.epochs, 2),
-            "seconds": round(result.seconds, 1),
+            "seconds": result.seconds,
         }
         for name, result in results.items()
     }

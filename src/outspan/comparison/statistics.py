@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _LEVEL = 0.05  # of significance
+_EQUAL = 1e-9  # standard error below which the differences of all seeds are equal, apart from rounding
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Difference:
     worse: str
     mean: float  # of the differences by seed or fold, at least 0
     margin: float | None  # half the width of the 95 % confidence interval of this difference alone; None for one seed
-    p: float | None  # the p-value of a paired t-test, corrected for the number of differences; None for one seed
+    p: float | None  # of a paired t-test, corrected for the number of differences; None for one seed, or if all are equal
 
     @property
     def significant(self) -> bool:
@@ -26,7 +27,7 @@ class Difference:
 
     def __str__(self) -> str:
         """Return the difference in points, e.g. "1.20 ± 0.40 points"."""
-        margin = "" if self.margin is None else f" ± {100 * self.margin:.2f}"
+        margin = f" ± {100 * self.margin:.2f}" if self.margin else ""
         return f"{100 * self.mean:.2f}{margin} points"
 
 
@@ -48,6 +49,9 @@ def compute_differences(accuracies: Mapping[str, Sequence[float]], *, unit: str 
     The models of K folds share training samples, so their differences are not independent. With `unit` "fold", the variance of
     the mean is s² (1/K + 1/(K - 1)) instead of s²/K: Nadeau and Bengio's correction (Machine Learning 52, 2003).
 
+    If a difference is the same for every seed, its p-value is None. Accuracies are multiples of 1/(test samples), so a few seeds
+    often give the same difference by chance. A variance of 0 would make every such difference significant.
+
     Args:
         accuracies: The accuracy for each seed or fold, by policy. The seeds of all policies are the same.
         unit: What the accuracies of a policy are of: "seed" or "fold".
@@ -62,11 +66,12 @@ def compute_differences(accuracies: Mapping[str, Sequence[float]], *, unit: str 
     shared = 1 / freedom if unit == "fold" else 0.0
     # The standard errors of the means.
     errors = [mean_and_std(values)[1] * (1 / len(values) + shared) ** 0.5 for values in by_seed]
-    ratios = [mean / error if error else math.inf if mean else 0.0 for mean, error in zip(means, errors, strict=True)]
+    errors = [error if error > _EQUAL else 0.0 for error in errors]
+    ratios = [mean / error if error else 0.0 for mean, error in zip(means, errors, strict=True)]
     p_values = correct_p_values([compute_p_value(t, freedom) for t in ratios])
     quantile = _find_quantile(freedom)
     rows = zip(pairs, means, errors, p_values, strict=True)
-    return [Difference(*pair, mean, quantile * error, p) for pair, mean, error, p in rows]
+    return [Difference(*pair, mean, quantile * error, p if error else None) for pair, mean, error, p in rows]
 
 
 def compute_p_value(t: float, freedom: int) -> float:
@@ -107,11 +112,15 @@ def correct_p_values(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def describe_lead(accuracies: Mapping[str, Sequence[float]], *, unit: str = "seed") -> list[str]:
+def describe_lead(
+    accuracies: Mapping[str, Sequence[float]], *, step_seconds: Mapping[str, float], unit: str = "seed"
+) -> list[str]:
     """Return lines that compare the best policy with each other one, and say which to use.
 
     Args:
         accuracies: The test accuracy for each seed or fold, by policy.
+        step_seconds: The training time per step, by policy: of policies that are not significantly different, the cheapest one
+            is recommended.
         unit: "seed" or "fold".
     """
     if len(accuracies) < 2:
@@ -121,13 +130,15 @@ def describe_lead(accuracies: Mapping[str, Sequence[float]], *, unit: str = "see
     if differences[0].margin is None:
         unknown = "With one seed per policy the significance is unknown."
         return [f"{_describe_first(differences[0])} {unknown}", *_describe_trailing(differences[1:])]
-    level = [f"`{one.worse}`" for one in differences if not one.significant]
-    seeds = len(accuracies[best])
-    if level:
-        advice = f"Use `{best}` or {' or '.join(level)}: they are not significantly different with {seeds} {unit}s."
-    else:
-        advice = f"Use `{best}`: it is significantly better than all others."
-    return [_describe_first(differences[0]), *_describe_trailing(differences[1:]), advice]
+    level = [best, *(one.worse for one in differences if not one.significant)]
+    lines = [_describe_first(differences[0]), *_describe_trailing(differences[1:])]
+    if len(level) == 1:
+        return [*lines, f"Use `{best}`: it is significantly better than all others."]
+    cheapest, names, count = min(level, key=step_seconds.__getitem__), [f"`{name}`" for name in level], len(accuracies[best])
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    why = f"{listed} are not significantly different with {count} {unit}s, and its steps are the cheapest."
+    more = f"`--seeds {max(5, 2 * count)}`: finished runs are not repeated" if unit == "seed" else f"more {unit}s"
+    return [*lines, f"Use `{cheapest}`: {why}", f"For a clearer answer run the same command with {more}."]
 
 
 def _describe_first(first: Difference) -> str:
@@ -148,6 +159,8 @@ def _describe_equal(one: Difference) -> str:
 def _verdict(difference: Difference) -> str:
     if difference.margin is None:
         return "."
+    if difference.p is None:
+        return " with every seed. Equal differences do not show whether it is significant."
     return " (significant)." if difference.significant else " (not significant)."
 
 

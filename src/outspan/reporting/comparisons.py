@@ -3,10 +3,11 @@
 import statistics
 from pathlib import Path
 
-from outspan.comparison.result import Comparison
+from outspan.comparison.result import Comparison, run_folder
 from outspan.config import write_recipe
 from outspan.figures.charts import Axis, Series, line_chart
 from outspan.figures.markup import Cell, Markup, element, join, table
+from outspan.messages import show_seconds
 from outspan.policies.table import POLICIES
 from outspan.reporting.page import charts, paragraph, subsection, with_code
 
@@ -42,7 +43,7 @@ def _results(comparison: Comparison) -> Markup:
         rows = []
         for name, one in results.items():
             value, std = Cell(f"{100 * one.mean:.2f}", one.mean), Cell(f"± {100 * one.std:.2f}", one.std)
-            row = [value, std if len(one.values) > 1 else "", len(one.values), f"{one.epochs:.4g}", f"{one.seconds:.1f}"]
+            row = [value, std if len(one.values) > 1 else "", len(one.values), f"{one.epochs:.4g}", show_seconds(one.seconds)]
             rows.append([name, *row])
         caption = f"Mean over {comparison.unit}s" + (f", budget {multiple:g}" if several else "")
         parts.append(table(columns, rows, caption=caption))
@@ -94,8 +95,10 @@ def _pairs(comparison: Comparison) -> Markup:
     """Return by how much the policy of each row leads that of each column, and whether the difference is significant."""
     names, cells = list(comparison.policies), {}
     for one in comparison.differences:
-        margin = "" if one.margin is None else f" ± {100 * one.margin:.2f}"
-        told = "unknown with one seed" if one.margin is None else "significant" if one.significant else "not significant"
+        margin = f" ± {100 * one.margin:.2f}" if one.margin else ""
+        told = "significant" if one.significant else "not significant"
+        if one.p is None:
+            told = "unknown with one seed" if one.margin is None else f"the same for every {comparison.unit}"
         kind = "good" if one.significant else None
         for first, second, sign in ((one.better, one.worse, 1), (one.worse, one.better, -1)):
             lead = f"{sign * 100 * one.mean:+.2f}{margin}"
@@ -115,8 +118,8 @@ def _cost(comparison: Comparison) -> Markup:
         step = one.seconds / max(one.steps, 1)
         ratio = step / cheapest if cheapest else 1.0
         total = one.seconds * len(one.values)
-        numbers = [Cell(f"{1000 * step:.2f}", step), Cell(f"{ratio:.2f}", ratio, min(ratio / 8, 1.0)), f"{one.steps:,}"]
-        rows.append([name, *numbers, f"{total:,.1f}"])
+        numbers = [Cell(f"{1000 * step:.3g}", step), Cell(f"{ratio:.2f}", ratio, min(ratio / 8, 1.0)), f"{one.steps:,}"]
+        rows.append([name, *numbers, show_seconds(total)])
     columns = ["policy", "milliseconds per step", "of the cheapest", "steps per run", f"seconds, all {comparison.unit}s"]
     return subsection("Cost", table(columns, rows, caption="Training time, without evaluation"))
 
@@ -126,7 +129,7 @@ def _recipes(comparison: Comparison, folder: Path) -> Markup:
     rows = []
     for name, one in comparison.policies.items():
         keys = ", ".join(POLICIES[name].keys) if name in POLICIES else ""
-        rows.append([name, keys or "none", f"{one.steps:,}", f"outspan report {folder / f'{name}-0'}"])
+        rows.append([name, keys or "none", f"{one.steps:,}", f"outspan report {run_folder(folder, max(comparison.budgets), name, 0)}"])
     columns = ["policy", "recipe keys that it reads", "steps", "the report of one of its runs"]
     differences = table(columns, rows, caption="What the runs of the policies differ in", numeric=False)
     same = "the same number of epochs" if comparison.equal == "epochs" else "the same training time"

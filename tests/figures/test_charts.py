@@ -111,7 +111,7 @@ def test_names_at_the_ends_of_lines_are_inside_the_chart():
         drawn = line_chart(series, EPOCH, Axis("weight", "fraction"), title="T")
         places = [float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)" text-anchor="start">line', drawn)]
         assert len(places) == len(ends)
-        assert 12 <= min(places)
+        assert min(places) >= 12
         assert max(places) <= HEIGHT - 38
 
 

@@ -104,9 +104,16 @@ def test_a_damaged_line_is_shown_and_the_rest_is_drawn(run_folder):
     assert "metrics.jsonl, line 3" in page.text
     assert "metrics.jsonl, line 4" in page.text
     assert not [one for one in page.of("img") if one.get("src") == "x"]
-    assert "after 1 epoch," in page.text
+    assert f"{100 * outspan.evaluate(run_folder).accuracy:.2f} % test accuracy after 2 epochs," in page.text  # the checkpoint's
+    lines = path.read_text()
     path.unlink()
     assert "metrics.jsonl: No such file" in page_of(run_folder).text
+    path.write_text(lines)
+    for checkpoint in run_folder.glob("step-*"):
+        checkpoint.unlink()
+    text = page_of(run_folder).text
+    assert f"{100 * json.loads(first)['test_accuracy']:.2f} % test accuracy after 1 epoch:" in text
+    assert "these may be the numbers of an earlier epoch" in text
 
 
 def test_missing_data_and_weights_are_named_with_what_to_do(run_folder, digits):
@@ -118,14 +125,58 @@ def test_missing_data_and_weights_are_named_with_what_to_do(run_folder, digits):
     outspan.train(splits=data, policy="random", out=other, device="cpu", **KEYS)
     text = page_of(other).text
     assert "Not in this report: " in text
-    assert f"outspan report {other} --data PATH" in text
+    assert text.count(f"outspan report {other} --data PATH") == 1
     assert "Accuracy after each epoch" in text
     assert "Confusion Rows" in page_of(other, data=moved).text
     for path in run_folder.glob("step-*"):
         path.unlink()
     text = page_of(run_folder).text
     assert "Not in this report: " in text
+    assert "The page needs the weights of the run: train it again" in text
+    assert "--data PATH" not in text
     assert "Fraction of each composition" in text
+
+
+def test_auto_shows_samples_before_and_after_the_policy_at_the_end_of_the_run(digits, tmp_path):
+    keys = {**KEYS, "epochs": 30, "transforms": "rotate"}
+    outspan.train(data=digits, policy="auto", out=tmp_path / "run", device="cpu", **keys)
+    page = page_of(tmp_path / "run")
+    strength = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["strength"]
+    assert strength > 0.3
+    assert "Training samples before and after the policy" in page.text
+    drawn = [one["alt"] or "" for one in page.of("img") if ", after " in (one["alt"] or "")]
+    assert len(drawn) == 12
+    assert any("rotate" in alt for alt in drawn)
+    assert not [alt for alt in drawn if "invert" in alt]
+    outspan.train(data=digits, policy="auto", out=tmp_path / "short", device="cpu", **KEYS)  # 2 epochs: strength 0
+    assert "the policy changes none of the samples" in page_of(tmp_path / "short").text
+
+
+def test_several_labels_have_the_samples_with_the_worst_predictions(digits, tmp_path):
+    """Each digit has two labels, whether it is even and whether it is above 4."""
+    data, arrays = outspan.load_data(str(digits)), {}
+    for name, one in (("train", data.train), ("test", data.test)):
+        arrays[f"{name}_images"] = one.images.numpy()
+        arrays[f"{name}_labels"] = np.stack([one.labels % 2 == 0, one.labels > 4], 1).astype(np.uint8)
+    np.savez(tmp_path / "d.npz", **arrays)
+    outspan.train(data=tmp_path / "d.npz", policy="random", out=tmp_path / "run", device="cpu", **KEYS)
+    text, labels = page_of(tmp_path / "run").text, arrays["test_labels"].astype(bool)
+    probabilities = outspan.evaluate(tmp_path / "run").probabilities.numpy()
+    wrong = ((probabilities > 0.5) != labels).any(1)
+    assert f"The {min(48, wrong.sum())} test images with the worst predictions" in text
+    assert "Accuracy: the fraction of the samples whose labels are all right." in text
+    losses = -np.log(np.where(labels, probabilities, 1 - probabilities)).sum(1) * wrong
+    truth = ", ".join(np.array(data.classes[:2])[labels[losses.argmax()]]) or "no class"
+    begin = text.index("true: ")
+    assert text[begin:].startswith(f"true: {truth} predicted: ")
+    assert text.index(f"image {losses.argmax()} ") == text.index("image ", begin)
+
+
+def test_a_model_that_learned_nothing_is_named(digits, tmp_path):
+    outspan.train(data=digits, policy="random", out=tmp_path / "run", device="cpu", **{**KEYS, "lr": 1e-9})
+    labels = outspan.load_data(str(digits)).test.labels
+    text = f"Not above the majority-class baseline ({100 * max(labels.bincount().tolist()) / len(labels):.2f} %)"
+    assert text in page_of(tmp_path / "run").text
 
 
 def _splits(run):
@@ -164,7 +215,8 @@ def test_the_page_of_a_comparison(compared, tmp_path):
     for one in comparison.policies.values():
         assert f"{100 * one.mean:.2f}" in page.text
     assert "significant" in page.text
-    assert f"Run: {max(comparison.policies, key=lambda name: comparison.policies[name].mean)}-0" in page.text
+    assert f"Run: {max(comparison.policies, key=lambda name: comparison.policies[name].mean)}-0 of all" in page.text
+    assert "One run does not tell" not in page.text
 
 
 def test_a_stored_comparison_is_the_same(digits, tmp_path):

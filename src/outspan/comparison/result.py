@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE = "comparison.json"
+BUDGET_PREFIX = "budget-"  # of the folders of the runs of other budgets than the first
 _TOLERANCE = 1.1  # of the longest training time to the shortest one
 
 
@@ -176,4 +177,4 @@ def _as_dict(results: Mapping[str, PolicyResult], metric: str) -> dict[str, obje
 
 def run_folder(out: Path, multiple: float, policy: str, number: int) -> Path:
     """Return the folder of a run, by its seed or fold. Those of other budgets than the first are in a folder of their own."""
-    return (out if multiple == 1 else out / f"budget-{multiple:g}") / f"{policy}-{number}"
+    return (out if multiple == 1 else out / f"{BUDGET_PREFIX}{multiple:g}") / f"{policy}-{number}"

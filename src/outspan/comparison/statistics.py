@@ -49,8 +49,8 @@ def compute_differences(accuracies: Mapping[str, Sequence[float]], *, unit: str 
     The models of K folds share training samples, so their differences are not independent. With `unit` "fold", the variance of
     the mean is s² (1/K + 1/(K - 1)) instead of s²/K: Nadeau and Bengio's correction (Machine Learning 52, 2003).
 
-    If a difference is the same for every seed, its p-value is None. Accuracies are multiples of 1/(test samples), so a few seeds
-    often give the same difference by chance. A variance of 0 would make every such difference significant.
+    If a difference is the same for every seed, its p-value is None. Accuracies are multiples of 1/(test samples), so a few
+    seeds often give the same difference by chance. A variance of 0 would make every such difference significant.
 
     Args:
         accuracies: The accuracy for each seed or fold, by policy. The seeds of all policies are the same.

@@ -18,11 +18,12 @@ from outspan.models.outputs import read_logits
 from outspan.plan import Plan
 from outspan.policies.objectives import find_objective
 from outspan.policies.proposals import over_range, sequence
+from outspan.policies.protocols import LearningPolicy
 from outspan.policies.table import build_policy
 from outspan.policies.targets import make_targets
-from outspan.reporting.page import charts, missing, paragraph, subsection
+from outspan.reporting.page import charts, paragraph, subsection
 from outspan.reporting.runs import Detail, RunResult
-from outspan.reporting.samples import TILES, show_augmented
+from outspan.reporting.samples import TILES, label_names, show_augmented
 from outspan.training.compositions import fractions, mean_by_fifth, most_changed
 from outspan.training.trained import Trained
 from outspan.transforms.apply import apply
@@ -31,7 +32,7 @@ _COUNT = 4  # samples that are shown with each composition
 _LINES = 8  # of the chart that have a name
 _CORPUS = 200  # samples that are prepared: the frequencies of words, for texts, are those of these
 _LEAST = 0.2  # of the mean count that a composition needs, so that its rank is not chance
-_HOW = "Run the report where the data of the run is, or add --data PATH."
+_ABOVE = "Not in this report, for the reason given above."
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +53,11 @@ def show_chosen(run: RunResult, detail: Detail) -> Markup:
     if run.lines:
         return subsection(title, _over_time(run), _examples(run, detail.compositions), _candidates(run, detail.candidates))
     weights = _weights(run)
-    if weights is not None:
-        return subsection(title, weights)
-    sentence = f"The policy {run.recipe.policy} chooses nothing: it does not look at the model."
-    is_plain = "written by a policy" in run.no_lines
-    return subsection(title, paragraph(sentence if is_plain else f"Not in this report: {run.no_lines}", kind="muted"))
+    if weights is None:
+        sentence = f"The policy {run.recipe.policy} chooses nothing: it does not look at the model."
+        is_plain = "written by a policy" in run.no_lines
+        weights = paragraph(sentence if is_plain else f"Not in this report: {run.no_lines}", kind="muted")
+    return subsection(title, weights, _augmented(run, detail.augmented))
 
 
 def _over_time(run: RunResult) -> Markup:
@@ -108,7 +109,11 @@ def _weights(run: RunResult) -> Markup | None:
     ranked = sorted(weights, key=lambda one: one.y[-1])
     if ranked:
         note = "1: drawn as often as any other. Lower: rarely, because it hides the label or does not suit the data."
-        drawn.append(line_chart(ranked[:_LINES], epoch, Axis("weight", "fraction"), title="Transforms with the lowest weights", note=note))
+        drawn.append(
+            line_chart(
+                ranked[:_LINES], epoch, Axis("weight", "fraction"), title="Transforms with the lowest weights", note=note
+            )
+        )
     if not drawn:
         return None
     listed = [[one.name, Cell(f"{one.y[-1]:.2f}", one.y[-1], min(one.y[-1], 1.0))] for one in ranked]
@@ -124,7 +129,7 @@ def _examples(run: RunResult, count: int) -> Markup:
     """Return samples before and after the compositions that were chosen most and least often."""
     title = "The compositions chosen most and least often, on training samples"
     if run.trained is None or run.tested is None:
-        return missing(title, run.no_data, _HOW)
+        return subsection(title, paragraph(_ABOVE, kind="missing"))
     counts: dict[str, int] = {}
     for line in run.lines:
         for name, entry in line["compositions"].items():
@@ -143,15 +148,43 @@ def _before_and_after(run: RunResult, trained: Trained, data: Data, name: str, c
     inputs, labels, classes = _batch(trained, data, _COUNT)
     steps = [over_range(part, 1.0, run.recipe.profile) for part in name.split("+")]
     plan = sequence(*steps)(len(labels), rng=rng.generator(run.recipe.seed, "report", name))
+    heading = element("p", element("strong", name), f", chosen {'once' if count == 1 else f'{count:,} times'}")
+    return join([heading, _pairs(trained, data.train.noun, (inputs, labels, classes), plan, [name] * len(labels))])
+
+
+def _augmented(run: RunResult, count: int) -> Markup:
+    """Return training samples before and after the policy of a run, in the state that it had at the end."""
+    title = "Training samples before and after the policy"
+    if run.trained is None or run.tested is None:
+        return subsection(title, paragraph(_ABOVE, kind="missing"))
+    trained, data = run.trained, run.tested.data
+    policy = build_policy(trained.recipe, trained.model, data, trained.preprocess)
+    if isinstance(policy, LearningPolicy):
+        policy.load_state_dict(dict(run.policy_state))
+    inputs, labels, classes = _batch(trained, data, count)
+    step = max(0, int((1 - trained.recipe.finish) * trained.step) - 1)  # before the last epochs, which are not augmented
+    plan = policy(inputs, labels, step=step).plan  # pyright: ignore[reportArgumentType]
+    plan = plan[torch.arange(0, len(plan), len(plan) // len(labels))]  # one output of each sample
+    names = [_describe(plan, row) for row in plan.out.tolist()]
+    if set(names) == {"unchanged"}:
+        return subsection(title, paragraph("At the end of the run, the policy changes none of the samples.", kind="muted"))
+    note = paragraph("The policy at the end of the run. The losses are those of the trained model.", kind="muted")
+    return subsection(title, note, _pairs(trained, data.train.noun, (inputs, labels, classes), plan, names))
+
+
+def _pairs(trained: Trained, noun: str, samples: tuple[object, Tensor, list[str]], plan: Plan, names: Sequence[str]) -> Markup:
+    """Return samples before and after a plan, with their losses. `names` are those of the transforms of each sample."""
+    inputs, labels, classes = samples
     nothing = Plan.of([[]] * len(labels))
     before, after = (_losses(trained, inputs, labels, one) for one in (nothing, plan))
-    originals = show_augmented(data.train.noun, inputs, nothing, trained.preprocess, [f"{label}, before" for label in classes])
-    changed = show_augmented(data.train.noun, inputs, plan, trained.preprocess, [f"{label}, after {name}" for label in classes])
+    originals = show_augmented(noun, inputs, nothing, trained.preprocess, [f"{label}, before" for label in classes])
+    alts = [f"{label}, after {name}" for label, name in zip(classes, names, strict=True)]
     tiles = []
-    for i, label in enumerate(classes):
-        pair = element("div", originals[i], changed[i], class_="pair")
-        tiles.append(element("li", pair, f"{label}: loss {before[i]:.2f} → {after[i]:.2f}"))
-    return join([element("p", element("strong", name), f", chosen {count:,} times"), element("ul", tiles, class_="tiles wide")])
+    for i, changed in enumerate(show_augmented(noun, inputs, plan, trained.preprocess, alts)):
+        name = element("div", names[i], class_="muted") if len(set(names)) > 1 else None
+        text = f"{classes[i]}: loss {before[i]:.2f} → {after[i]:.2f}"
+        tiles.append(element("li", element("div", originals[i], changed, class_="pair"), text, name))
+    return element("ul", tiles, class_="tiles wide")
 
 
 def _batch(trained: Trained, data: Data, count: int) -> tuple[object, Tensor, list[str]]:
@@ -161,14 +194,7 @@ def _batch(trained: Trained, data: Data, count: int) -> tuple[object, Tensor, li
         warnings.simplefilter("ignore")
         split = data.train.take(rows).prepared(trained.recipe, train=True)
     inputs, labels = next(iter(split.batches([torch.arange(min(count, len(split)))], torch.device("cpu"))))
-    return inputs, labels, [_label_names(trained.classes, label) for label in labels.tolist()]
-
-
-def _label_names(classes: Sequence[str], label: int | list[bool]) -> str:
-    """Return the class of a sample, or its classes, separated by commas."""
-    if isinstance(label, int):
-        return classes[label]
-    return ", ".join(name for name, has in zip(classes, label, strict=True) if has) or "no class"
+    return inputs, labels, [label_names(trained.classes, label) for label in labels.tolist()]
 
 
 def _losses(trained: Trained, inputs: object, labels: Tensor, plan: Plan) -> list[float]:
@@ -211,14 +237,15 @@ def candidate_rows(trained: Trained, data: Data, count: int) -> list[Row]:
 
 def _describe(plan: Plan, row: int) -> str:
     """Return the transforms of a row of a plan."""
-    return " + ".join(plan.names[op] for op in plan.ops[row].tolist() if op >= 0) or "unchanged"
+    steps = zip(plan.ops[row].tolist(), plan.levels[row].tolist(), strict=True)
+    return " + ".join(plan.names[op] for op, level in steps if op >= 0 and level) or "unchanged"
 
 
 def _candidates(run: RunResult, count: int) -> Markup:
     """Return the candidates of some training samples, their losses, and the choice of the trained model."""
     title = "Candidates, their losses and the choice"
     if run.trained is None or run.tested is None:
-        return missing(title, run.no_data, _HOW)
+        return subsection(title, paragraph(_ABOVE, kind="missing"))
     drawn = draw_candidates(run.trained, run.tested.data, count)
     if drawn is None:
         return join([])

@@ -129,7 +129,9 @@ def _recipes(comparison: Comparison, folder: Path) -> Markup:
     rows = []
     for name, one in comparison.policies.items():
         keys = ", ".join(POLICIES[name].keys) if name in POLICIES else ""
-        rows.append([name, keys or "none", f"{one.steps:,}", f"outspan report {run_folder(folder, max(comparison.budgets), name, 0)}"])
+        rows.append(
+            [name, keys or "none", f"{one.steps:,}", f"outspan report {run_folder(folder, max(comparison.budgets), name, 0)}"]
+        )
     columns = ["policy", "recipe keys that it reads", "steps", "the report of one of its runs"]
     differences = table(columns, rows, caption="What the runs of the policies differ in", numeric=False)
     same = "the same number of epochs" if comparison.equal == "epochs" else "the same training time"

@@ -90,8 +90,8 @@ def _changes(stored: Stored, folder: Path, data: str) -> Markup:
         if fingerprint(loaded.test) != stored["settings"]["test"]:
             raise ValueError(f"the test data of {loaded.name} is not that of the measurement")
     except ValueError as error:
-        how = ["Run ", element("code", f"outspan report {folder} --data PATH"), " with the path of the data."]
-        return missing(title, first_line(error), join(how))
+        how = f"Run `outspan report {folder} --data PATH` with the path of the data."
+        return missing(title, first_line(error), how)
     test, classes, parts = loaded.test, loaded.classes, []
     baseline = predictions[BASELINE]
     votes = {name: find_majority(one).classes for name, one in predictions.items()}

@@ -78,8 +78,8 @@ def charts(*content: object) -> Markup:
 
 
 def missing(title: str, reason: object, how: str) -> Markup:
-    """Return a section that is missing: why, and how to add it."""
-    return subsection(title, paragraph(f"Not in this report: {reason}. ", how, kind="missing"))
+    """Return a section that is missing: why, and how to add it, with code in backticks."""
+    return subsection(title, paragraph(f"Not in this report: {reason}. ", with_code(how), kind="missing"))
 
 
 def with_code(sentence: str) -> list[Markup | str]:

@@ -12,7 +12,7 @@ from outspan.figures.markup import Markup
 from outspan.reporting.comparisons import comparison_sections, recommended
 from outspan.reporting.measurements import show_measurement
 from outspan.reporting.run_sections import describe_accuracy, run_sections
-from outspan.reporting.runs import Detail, is_run, read_run
+from outspan.reporting.runs import Detail, find_comparison, is_run, read_run
 from outspan.reporting.stored import Stored, show_file
 from outspan.reporting.studies import show_compositions, show_core, show_mixup
 
@@ -47,8 +47,10 @@ class Kind:
 
 
 def _show_run(folder: Path, options: Options) -> Part:
-    run = read_run(folder, options.data)
-    return Part(f"Run: {name_of(folder)}", describe_accuracy(run), run_sections(run, options.detail))
+    run, compared = read_run(folder, options.data), find_comparison(folder)
+    budget = f", budget {compared[1]}" if compared is not None and compared[1] else ""
+    of = "" if compared is None else f" of {name_of(compared[0])}{budget}"
+    return Part(f"Run: {name_of(folder)}{of}", describe_accuracy(run), run_sections(run, options.detail))
 
 
 def _show_comparison(folder: Path, options: Options) -> Part:

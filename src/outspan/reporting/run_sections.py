@@ -7,8 +7,8 @@ from outspan.figures.charts import Axis, Series, bar_chart, line_chart
 from outspan.figures.markup import Cell, Markup, element, join, table
 from outspan.reporting.chosen import show_chosen
 from outspan.reporting.page import charts, missing, paragraph, subsection
-from outspan.reporting.runs import Detail, RunResult
-from outspan.reporting.samples import TILES, name_of, show_samples
+from outspan.reporting.runs import Detail, RunResult, find_comparison
+from outspan.reporting.wrong import show_wrong
 from outspan.training.evaluate import METRIC_NAMES, Evaluation, LabelEvaluation
 
 _MATRIX = 30  # classes up to which the whole confusion matrix is shown
@@ -33,24 +33,44 @@ def describe_run(run: RunResult) -> Markup:
         progress = f" Not finished: step {run.trained.step:,} of {run.trained.steps:,}."
     epochs = "1 epoch" if len(rows) == 1 else f"{len(rows)} epochs"
     sentence = f" after {epochs}{time}: policy {recipe.policy}, model {recipe.model}, data {recipe.data}."
-    answer = paragraph(element("strong", accuracy), sentence, highest, progress, kind="answer")
+    answer = paragraph(element("strong", accuracy), sentence, highest, progress, _describe_chance(run), kind="answer")
+    if run.metrics.damaged and run.metadata is None:
+        problem = (
+            "Lines of the metrics are damaged and there is no checkpoint, so these may be the numbers of an earlier epoch."
+        )
+        answer = join([answer, paragraph(problem, kind="missing")])
+    if isinstance(run.evaluation, LabelEvaluation):
+        answer = join([answer, paragraph("Accuracy: the fraction of the samples whose labels are all right.", kind="muted")])
+    if (compared := find_comparison(run.folder)) is not None:
+        code = element("code", f"outspan report {run.folder.parent.parent if compared[1] else run.folder.parent}")
+        return join(
+            [answer, paragraph("This run is part of a comparison, which says which policy to use: ", code, kind="muted")]
+        )
     names = dict.fromkeys(("none", "random", recipe.policy))
     compare = f"outspan compare {run.folder / 'recipe.toml'} --policies {','.join(names)} --equal time --seeds 3 -o FOLDER"
     hint = paragraph("One run does not tell which policy to use. To find out: ", element("code", compare), kind="muted")
     return join([answer, hint])
 
 
+def _describe_chance(run: RunResult) -> str:
+    """Return a sentence if always predicting the most frequent class, or set of labels, has the same accuracy or more."""
+    if run.evaluation is None:
+        return ""
+    counts = run.evaluation.labels.unique(dim=0, return_counts=True)[1]
+    chance = int(counts.max()) / int(counts.sum())
+    return "" if run.evaluation.accuracy > chance else f" Not above the majority-class baseline ({100 * chance:.2f} %)."
+
+
 def run_sections(run: RunResult, detail: Detail) -> Markup:
     """Return all sections of a run, below headings of level 3."""
     parts: list[Markup] = [describe_run(run), _curves(run)]
-    how = join(["Run ", element("code", f"outspan report {run.folder} --data PATH"), " with the path of its data."])
     if run.evaluation is None:
-        parts.append(missing("Accuracy by class, confusion, calibration, wrong predictions", run.no_data, how))
+        parts.append(missing("Accuracy by class, confusion, calibration, wrong predictions", run.no_data, run.remedy))
     elif isinstance(run.evaluation, LabelEvaluation):
-        parts.append(_scores(run.evaluation, run))
+        parts += [_scores(run.evaluation, run), show_wrong(run.evaluation, detail.wrong)]
     else:
         parts += [_scores(run.evaluation, run), _confusion(run.evaluation), _calibration(run.evaluation)]
-        parts.append(_wrong(run.evaluation, detail.wrong))
+        parts.append(show_wrong(run.evaluation, detail.wrong))
     parts += [show_chosen(run, detail), _cost(run), _recipe(run)]
     return join(parts)
 
@@ -70,7 +90,8 @@ def _curves(run: RunResult) -> Markup:
     parts: list[Markup] = []
     if run.metrics.damaged:
         lines = element("ul", [element("li", element("code", line)) for line in run.metrics.damaged])
-        parts.append(paragraph("Damaged lines of the metrics, which are not drawn:", kind="missing"))
+        instead = "which are not drawn" if run.metadata is None else "the charts show those of the checkpoint instead"
+        parts.append(paragraph(f"Damaged lines of the metrics, {instead}:", kind="missing"))
         parts.append(lines)
     if not rows:
         return subsection("Curves", parts, paragraph("No epoch is finished."))
@@ -149,30 +170,6 @@ def _calibration(evaluation: Evaluation) -> Markup:
     return subsection("Calibration", charts(chart, bar_chart(counts, names, x, Axis("samples"), title="Samples per bin")))
 
 
-def _wrong(evaluation: Evaluation, count: int) -> Markup:
-    """Return the test samples with the highest loss among those that are misclassified."""
-    probabilities, labels, samples = evaluation.probabilities, evaluation.labels.cpu(), evaluation.tested.data.test
-    predicted, classes, noun = probabilities.argmax(1), evaluation.run.classes, samples.noun
-    of_label = probabilities.gather(1, labels[:, None])[:, 0]
-    wrong = (predicted != labels).nonzero()[:, 0]
-    rows = wrong[of_label[wrong].argsort(stable=True)][:count].tolist()
-    title = f"The {len(rows)} test {noun} with the worst predictions"
-    if not rows:
-        return subsection("Wrong predictions", paragraph(f"None: all {len(labels):,} test {noun} are classified correctly."))
-    captions = []
-    for row in rows:
-        guess, truth = int(predicted[row]), int(labels[row])
-        captions.append((classes[truth], classes[guess], float(probabilities[row, guess]), float(of_label[row])))
-    names = [name_of(samples, row) for row in rows]
-    alts = [f"{name}: {truth}, predicted as {guess}" for name, (truth, guess, *_) in zip(names, captions, strict=True)]
-    shown, tiles = show_samples(samples, rows, alts), []
-    for name, sample, (truth, guess, sure, right) in zip(names, shown, captions, strict=True):
-        true = element("div", "true: ", element("span", truth, class_="good"), f" ({100 * right:.1f} %)")
-        other = element("div", "predicted: ", element("span", guess, class_="bad"), f" ({100 * sure:.1f} %)")
-        tiles.append(element("li", sample, true, other, element("div", name, class_="muted")))
-    return subsection(title, element("ul", tiles, class_=f"{TILES[noun]} filtered", data_name=title))
-
-
 def _cost(run: RunResult) -> Markup:
     """Return the time of the training and the size of the model."""
     rows: list[tuple[str, object]] = []
@@ -186,7 +183,7 @@ def _cost(run: RunResult) -> Markup:
         parameters = sum(parameter.numel() for parameter in run.trained.model.parameters())
         rows.append(("parameters of the model", f"{parameters:,}"))
     if not rows:
-        return missing("Time and cost", run.no_model, "They are in the checkpoints of the run.")
+        return subsection("Time and cost", paragraph("Not in this report: they are stored with the weights.", kind="missing"))
     return subsection("Time and cost", table(["", ""], rows, caption="Time and cost", tools=False))
 
 

@@ -2,12 +2,16 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from outspan.comparison.result import BUDGET_PREFIX
+from outspan.comparison.result import FILE as COMPARISON_FILE
 from outspan.config import Recipe, read_recipe, stored_recipe
 from outspan.messages import first_line
 from outspan.training import checkpoint, compositions
@@ -17,6 +21,7 @@ from outspan.training.metadata import RunMetadata
 from outspan.training.trained import Trained, load
 
 METRICS_FILE = "metrics.jsonl"
+_POLICY = "policy."  # prefix of the tensors of the policy in a checkpoint
 MOST_SAMPLES = 10_000  # that are evaluated for a report; more are evenly spaced among all
 
 
@@ -27,14 +32,18 @@ class Detail:
     wrong: int = 48  # misclassified test samples
     compositions: int = 5  # that are chosen most often, and least often
     candidates: int = 8  # training samples whose candidates are shown
+    augmented: int = 12  # training samples that are shown before and after a policy that keeps all candidates
 
 
-FEW = Detail(wrong=12, compositions=2, candidates=3)
+FEW = Detail(wrong=12, compositions=2, candidates=3, augmented=4)
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """The rows of a run's metrics, one per epoch, and the lines of the file that are damaged."""
+    """The rows of a run's metrics, one per epoch, and the lines of the file that are damaged.
+
+    If lines are damaged and there is a checkpoint, the rows are those of the checkpoint.
+    """
 
     rows: list[dict[str, float]] = field(default_factory=list)
     damaged: tuple[str, ...] = ()
@@ -53,8 +62,16 @@ class RunResult:
     trained: Trained | None
     tested: EvaluationData | None
     evaluation: Evaluation | LabelEvaluation | None
+    policy_state: Mapping[str, Tensor] = field(default_factory=dict)  # of a policy that learns, from the newest checkpoint
     no_model: str = ""
     no_data: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """How to add what is missing. Code is in backticks."""
+        if self.trained is None:
+            return "The page needs the weights of the run: train it again with the recipe below."
+        return f"Run `outspan report {self.folder} --data PATH` with the path of its data."
 
     @property
     def accuracy(self) -> float | None:
@@ -67,6 +84,15 @@ class RunResult:
         return None if self.metadata is None else self.metadata["seconds"]
 
 
+def find_comparison(folder: Path) -> tuple[Path, str] | None:
+    """Return the folder of the comparison that the run in a folder belongs to, and its budget, "" for the first one."""
+    folder = folder.resolve()
+    is_other = folder.parent.name.startswith(BUDGET_PREFIX)
+    where = folder.parent.parent if is_other else folder.parent
+    budget = folder.parent.name.removeprefix(BUDGET_PREFIX) if is_other else ""
+    return (where, budget) if (where / COMPARISON_FILE).is_file() else None
+
+
 def is_run(folder: Path) -> bool:
     """Return whether a folder is that of a run."""
     return checkpoint.has_checkpoints(folder) or ((folder / "recipe.toml").exists() and (folder / METRICS_FILE).exists())
@@ -74,10 +100,13 @@ def is_run(folder: Path) -> bool:
 
 def read_run(folder: Path, data: str = "") -> RunResult:
     """Return a run and its evaluation, on `data` instead of its own if it is given. A run without a recipe is a ValueError."""
-    metadata, trained, no_model = None, None, ""
+    metadata, trained, no_model, policy_state = None, None, "", {}
     try:
         stored = checkpoint.load(folder)
-        metadata = None if stored is None else stored.metadata
+        if stored is not None:
+            metadata = stored.metadata
+            policy = {name: tensor for name, tensor in stored.tensors.items() if name.startswith(_POLICY)}
+            policy_state = {name.removeprefix(_POLICY): tensor for name, tensor in policy.items()}
         trained = load(folder)
     except ValueError as error:
         no_model = first_line(error)
@@ -97,8 +126,10 @@ def read_run(folder: Path, data: str = "") -> RunResult:
         except ValueError as error:
             no_data = first_line(error)
     metrics = read_metrics(folder / METRICS_FILE)
+    if metrics.damaged and metadata is not None:
+        metrics = replace(metrics, rows=metadata["metrics"])
     shared = (folder, recipe, metrics, lines, no_lines, metadata, trained, tested, evaluation)
-    return RunResult(*shared, no_model=no_model, no_data=no_data or no_model)
+    return RunResult(*shared, policy_state, no_model=no_model, no_data=no_data or no_model)
 
 
 def read_metrics(path: Path) -> Metrics:

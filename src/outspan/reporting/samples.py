@@ -49,6 +49,13 @@ def name_of(samples: Samples, row: int) -> str:
     return f"{samples.noun.removesuffix('s')} {row:,}" if paths is None else paths[row].name
 
 
+def label_names(classes: Sequence[str], label: int | list[bool]) -> str:
+    """Return the class of a sample, or its classes, separated by commas."""
+    if isinstance(label, int):
+        return classes[label]
+    return ", ".join(name for name, has in zip(classes, label, strict=True) if has) or "no class"
+
+
 def show_augmented(noun: str, inputs: Any, plan: Plan, preprocess: Preprocess, alts: Sequence[str]) -> list[Markup]:
     """Return the outputs of a plan on a batch of "images" or "texts" as a page shows them."""
     return _AUGMENTED[noun](inputs, plan, preprocess, alts)

@@ -87,7 +87,8 @@ class Recipe:
     validation: int = 0  # number of train samples held out for model selection
     folds: int = 0  # number of parts of the train samples for cross-validation; 0: the data's own test split
     fold: int = 0  # which of them is the test split
-    patience: int = 0  # end after this number of epochs without a better validation accuracy; 0: no early stopping
+    patience: int = 0  # end after this number of epochs without a better validation score; 0: no early stopping
+    best_metric: str = "accuracy"  # of the validation data, for the best epoch and patience: or "balanced_accuracy", "macro_f1"
     transforms: str = _BY_DATA  # "paper16", "geometric", or comma-separated names
     depth: int = _BY_DATA
     probability: float = _BY_DATA
@@ -128,9 +129,8 @@ class Recipe:
             check_value(key, getattr(self, key))
         if self.keep > self.candidates:
             raise ValueError(f"keep is out of range, got {self.keep} (allowed: 1 to candidates, {self.candidates})")
-        if self.folds == 1 or self.fold >= max(self.folds, 1):
-            got = f"got fold {self.fold} and folds {self.folds}"
-            raise ValueError(f"fold must be below folds, and folds 0 or at least 2, {got}")
+        if self.fold >= max(self.folds, 1):
+            raise ValueError(f"fold must be below folds, {self.folds}, got {self.fold}")
         if self.unfreeze and self.freeze == "none":
             raise ValueError(f"unfreeze must be 0 unless freeze is 'all but head', got {self.unfreeze}")
 

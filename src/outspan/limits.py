@@ -35,10 +35,11 @@ class Between:
 
     def __str__(self) -> str:
         """Return the allowed numbers as an error message shows them."""
-        if self.whole:
-            return f"{self.low:,} to {self.high:,}"
         brackets = "(" if self.open_low else "[", ")" if self.open_high else "]"
-        return f"{brackets[0]}{self.low:g}, {self.high:g}{brackets[1]}" + ("" if self.other is None else f", or {self.other:g}")
+        between = f"{brackets[0]}{self.low:g}, {self.high:g}{brackets[1]}"
+        return (f"{self.low:,} to {self.high:,}" if self.whole else between) + (
+            "" if self.other is None else f", or {self.other:g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,10 @@ LIMITS: Mapping[str, Between | OneOf | Color] = MappingProxyType(
         "length": Between(1, 1_000_000),
         "truncate": OneOf(("head", "tail", "head+tail")),
         "validation": Between(0, 1_000_000_000),
-        "folds": Between(0, 1_000),
+        "folds": Between(2, 1_000, other=0),
         "fold": Between(0, 999),
         "patience": Between(0, 1_000_000),
+        "best_metric": OneOf(("accuracy", "balanced_accuracy", "macro_f1")),
         "depth": Between(0, 100),
         "probability": Between(0, 1, whole=False),
         "profile": OneOf(PROFILES),

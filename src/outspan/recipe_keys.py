@@ -74,6 +74,7 @@ class RecipeKeys(StudyKeys, total=False):
     folds: int
     fold: int
     patience: int
+    best_metric: str
     transforms: str
     depth: int
     probability: float

@@ -90,8 +90,8 @@ def test_tensors_are_divided_into_folds(tmp_path):
 
 def test_wrong_folds_are_refused(tmp_path):
     for keys, problem in (
-        ({"folds": 1}, "folds 0 or at least 2, got fold 0 and folds 1"),
-        ({"folds": 3, "fold": 3}, "fold must be below folds"),
+        ({"folds": 3, "fold": 3}, "fold must be below folds, 3, got 3"),
+        ({"folds": 1}, r"folds is out of range, got 1 \(allowed: 2 to 1,000, or 0\)"),
         ({"fold": 1}, "fold must be below folds"),
         ({"folds": 500, "fraction": 0.05}, "folds must be at most the number of training samples, 256, got 500"),
     ):

@@ -17,7 +17,7 @@ from outspan.training.distributed import Ranks
 from outspan.training.logits import validation_metrics
 from outspan.training.train import train
 from outspan.training.validation import has_stopped
-from trained_runs import SMALL, make_pairs
+from trained_runs import SMALL, few, make_pairs
 
 MULTI = replace(SMALL, batch=32, epochs=4)
 VALIDATED = replace(MULTI, policy="none", validation=50, epochs=5)
@@ -29,7 +29,7 @@ def test_the_best_epoch_is_that_with_the_highest_map(tmp_path):
     summary = train(VALIDATED, out=tmp_path, splits=data)
     values = [row["validation_map"] for row in summary.metrics]
     assert summary.best.epoch == values.index(max(values))
-    assert summary.best.validation_map == max(values)
+    assert (summary.best.metric, summary.best.score) == ("map", max(values))
     held_out = hold_out(data.train, VALIDATED.validation, VALIDATED.seed)[1]
     best = outspan.load(tmp_path, best=True)
     probabilities = outspan.predict(best, held_out.images).probabilities.double().numpy()
@@ -38,10 +38,11 @@ def test_the_best_epoch_is_that_with_the_highest_map(tmp_path):
     assert max(values) == pytest.approx(expected, abs=1e-6)
 
 
-def test_ranks_compute_the_map_of_all_samples():
+@pytest.mark.parametrize("metric", ["map", "macro_f1"])
+def test_ranks_compute_the_metric_of_all_samples(metric):
     """Each of three ranks evaluates a part; what they exchange is replaced by the sum of what each of them sends."""
-    split, sent = make_pairs(40, 25).test, []
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(28 * 56, 10))
+    split, sent = (make_pairs(40, 25) if metric == "map" else few(40)).test, []
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(10))
     arguments = model, split, outspan.Normalize((0.5,), (0.5,)), "cpu"
 
     class Sending(Ranks):
@@ -53,8 +54,10 @@ def test_ranks_compute_the_map_of_all_samples():
             values.copy_(sum(sent))
 
     for rank in range(3):
-        validation_metrics(*arguments, Sending(rank, 3))
-    assert validation_metrics(*arguments, Receiving(1, 3)) == pytest.approx(validation_metrics(*arguments, Ranks()))
+        validation_metrics(*arguments, Sending(rank, 3), metric)
+    scores = validation_metrics(*arguments, Receiving(1, 3), metric)
+    assert scores.keys() == {"accuracy", metric}
+    assert scores == pytest.approx(validation_metrics(*arguments, Ranks(), metric))
 
 
 def test_patience_reads_the_map():

@@ -4,17 +4,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+from sklearn import metrics as peer
 
 import outspan
+from outspan.comparison.grid import build_grid
 from outspan.config import Recipe
 from outspan.data.dataset import Data
 from outspan.data.splits import InMemory
+from outspan.data.stratify import hold_out
 from outspan.training import Stopped, checkpoint
 from outspan.training.ensemble import is_batchable
 from outspan.training.train import train
 from outspan.training.trained import load
 from outspan.training.validation import has_stopped
-from trained_runs import SMALL, equal, few, final
+from trained_runs import SMALL, equal, few, final, make_pairs
 
 PATIENT = replace(SMALL, validation=40, patience=2, epochs=30, policy="uncertain", ema=0.9)
 
@@ -74,6 +77,35 @@ def test_a_run_stopped_after_every_step_stops_early_with_the_same_bits(tmp_path)
     best = [checkpoint.read(tmp_path / name / checkpoint.BEST_FILE) for name in ("whole", "parts")]
     assert all(torch.equal(best[0].tensors[name], best[1].tensors[name]) for name in best[0].tensors)
     assert best[0].metadata["metrics"] == best[1].metadata["metrics"]
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "balanced_accuracy"])
+def test_another_metric_chooses_the_best_epoch(metric, tmp_path):
+    """The reference is scikit-learn's score of the loaded weights; a run that was stopped decides in the same way."""
+    recipe, data = replace(PATIENT, best_metric=metric, epochs=6, lr=1.0), few()
+    summary = train(recipe, out=tmp_path / "whole", splits=data)
+    values = [row[f"validation_{metric}"] for row in summary.metrics]
+    assert (summary.best.epoch, summary.best.metric, summary.best.score) == (values.index(max(values)), metric, max(values))
+    assert summary.best.validation_accuracy == summary.metrics[summary.best.epoch]["validation_accuracy"]
+    held_out = hold_out(data.train, recipe.validation, recipe.seed)[1]
+    predicted = outspan.load(tmp_path / "whole", best=True).predict(held_out.images).probabilities.argmax(1)
+    scores = {
+        "macro_f1": peer.f1_score(held_out.labels, predicted, average="macro"),
+        "balanced_accuracy": peer.balanced_accuracy_score(held_out.labels, predicted),
+    }
+    assert max(values) == pytest.approx(scores[metric], abs=1e-9)
+    with pytest.raises(Stopped):
+        train(recipe, out=tmp_path / "parts", splits=data, on_step=lambda progress: progress.step == 13)
+    assert train(recipe, out=tmp_path / "parts", splits=data).best == summary.best
+
+
+def test_a_metric_of_the_best_epoch_that_cannot_be_used_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="best_metric must be 'accuracy' for data without validation samples, got 'macro_f1'"):
+        train(replace(SMALL, best_metric="macro_f1"), out=tmp_path, splits=few())
+    with pytest.raises(ValueError, match="best_metric is for data with one label per sample, got 'macro_f1': leave it out"):
+        train(replace(PATIENT, best_metric="macro_f1", policy="none"), out=tmp_path, splits=make_pairs())
+    with pytest.raises(ValueError, match="best_metric must be the same for all points"):
+        build_grid(Recipe(validation=5), {"best_metric": ["accuracy", "macro_f1"]})
 
 
 def test_equal_accuracies_do_not_count_as_better():

@@ -145,16 +145,17 @@ def grid_command(
 ) -> None:
     """Grid search: train all points and choose the best.
 
-    The best point has the highest validation accuracy. It is trained again on all training data.
+    The best point has the highest validation accuracy, or `best_metric`. It is trained again on all training data.
 
     Example: outspan grid recipes/imdb-bert-large-grid.toml -o runs/grid
     """
     from outspan.comparison.grid import grid_search
+    from outspan.training.validation import BEST_METRICS
 
     watch = partial(training_progress, reads=jobs == 1 and engine == "local")
     pool = {"jobs": jobs, "engine": engine, "address": address, "gpus_per_run": gpus_per_run, "device": device}
     result = grid_search(recipe, out=out, **pool, watch=watch, **recipe_keys(changes))
-    for name, accuracy in sorted(result.points.items(), key=lambda item: -(item[1] or 0)):
-        score = "diverged" if accuracy is None else f"{100 * accuracy:6.2f} % validation accuracy"
+    for name, value in sorted(result.points.items(), key=lambda item: -(item[1] or 0)):
+        score = "diverged" if value is None else f"{100 * value:6.2f} % validation {BEST_METRICS[result.metric]}"
         echo(f"{score:28}  {name}")
     echo(f"test accuracy {100 * result.test_accuracy:.2f} % for {result.chosen}, trained on all training data, in {out}")

@@ -73,7 +73,7 @@ SkipBad = Annotated[
 
 Best = Annotated[
     bool,
-    typer.Option("--best", help="Use the weights of the epoch with the best validation accuracy, not those of the last epoch."),
+    typer.Option("--best", help="Use the weights of the best epoch by validation, not those of the last epoch."),
 ]
 Device = Annotated[
     str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps. Default: a GPU of cuda if there is one, else cpu.")

@@ -121,10 +121,12 @@ def _begin(on_step: TrainingProgress, recipe: "Recipe", description: str) -> Non
 
 
 def _describe_scores(best: "Best") -> str:
+    from outspan.training.validation import BEST_METRICS
+
     accuracies = f"validation {100 * best.validation_accuracy:.2f} %, test {100 * best.accuracy:.2f} %"
-    if best.validation_map is None:
+    if best.metric == "accuracy":
         return accuracies
-    return f"validation mAP {100 * best.validation_map:.2f} %, accuracy: {accuracies}"
+    return f"validation {BEST_METRICS[best.metric]} {100 * best.score:.2f} %, accuracy: {accuracies}"
 
 
 def _print_dry_run(recipe: "Recipe", out: Path, **machine: Any) -> None:

@@ -19,7 +19,7 @@ from outspan.training import Diverged, OnStep
 from outspan.training.pool import Pool, Watch, no_progress, run_all, run_with_title
 from outspan.training.run import Summary
 from outspan.training.train import train
-from outspan.training.validation import validation_score
+from outspan.training.validation import find_metric
 
 Axes = Mapping[str, Sequence[Value]]  # by recipe key, the values to try
 _NO_AXES: Axes = MappingProxyType({})
@@ -30,9 +30,10 @@ _NO_KEYS: Mapping[str, Value] = MappingProxyType({})
 class GridResult:
     """The result of `grid_search`."""
 
-    points: Mapping[str, float | None]  # the validation accuracy of each point, None if its training diverged
-    chosen: str  # the point with the highest validation accuracy
+    points: Mapping[str, float | None]  # the validation score of each point, None if its training diverged
+    chosen: str  # the point with the highest validation score
     test_accuracy: float  # of the chosen point, trained on all training data
+    metric: str = "accuracy"  # what the score is: the recipe's `best_metric`, or "map" if a sample can have several labels
 
 
 def build_grid(
@@ -59,6 +60,8 @@ def build_grid(
     has_lr = "lr" in values or (isinstance(recipe, Recipe) and "lr" not in recipe.unset)
     if "optimizer" in axes and not has_lr:
         raise ValueError(f"{source}a grid over optimizers needs lr, because their default rates differ: set lr")
+    if "best_metric" in axes:
+        raise ValueError(f"{source}best_metric must be the same for all points, because it chooses one of them, got a list")
     policies = axes.get("policy", [base.policy])
     warn_ignored_keys({**keys, **axes}, base, list(map(str, policies)), stacklevel=4)
     points(base, axes)  # refuses a wrong point before any is trained
@@ -92,7 +95,7 @@ def grid_search(
     watch: Watch = no_progress,
     **keys: Unpack[RecipeKeys],
 ) -> GridResult:
-    """Train every point, choose the one with the best validation accuracy, and train it on all training data.
+    """Train every point, choose the one with the best validation score, and train it on all training data.
 
     The validation data are `recipe.validation` samples of the training split, or the validation split of the data. In
     the second case the chosen point is not trained again. A point whose training diverges is not chosen. Finished runs in
@@ -121,16 +124,23 @@ def grid_search(
         (name, partial(run_with_title, name, partial(_train, point, out / name, device))) for name, point in recipes.items()
     ]
     summaries: dict[str, Summary | None] = dict(zip(recipes, execute(runs), strict=True))
-    accuracies = {name: validation_score(run.metrics[-1]) or 0.0 for name, run in summaries.items() if run is not None}
-    if not accuracies:
+    last = {name: run.metrics[-1] for name, run in summaries.items() if run is not None}
+    if not last:
         raise ValueError("the training of every point of the grid diverged: try smaller values of lr")
-    chosen = max(accuracies, key=lambda name: accuracies[name])
+    metric = find_metric(next(iter(last.values())))
+    scores = {name: row[f"validation_{metric}"] for name, row in last.items()}
+    chosen = max(scores, key=lambda name: scores[name])
     summary = summaries[chosen]
     if recipes[chosen].validation:
-        whole = partial(train, replace(recipes[chosen], validation=0, patience=0), out=out / f"chosen-{chosen}", device=device)
+        whole = partial(
+            train,
+            replace(recipes[chosen], validation=0, patience=0, best_metric="accuracy"),
+            out=out / f"chosen-{chosen}",
+            device=device,
+        )
         summary = execute([(f"{chosen}, on all of train", whole)])[0]
     assert summary is not None
-    result = GridResult({name: accuracies.get(name) for name in recipes}, chosen, summary.accuracy)
+    result = GridResult({name: scores.get(name) for name in recipes}, chosen, summary.accuracy, str(metric))
     write_json(out / "grid.json", asdict(result))
     return result
 

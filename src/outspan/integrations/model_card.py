@@ -13,6 +13,7 @@ from outspan.config import write_recipe
 from outspan.training import compositions
 from outspan.training.evaluate import Evaluation, LabelEvaluation
 from outspan.training.trained import Trained
+from outspan.training.validation import BEST_METRICS
 
 _MOST = 10  # compositions that are listed
 _TASKS: Mapping[str, str] = MappingProxyType({"images": "image-classification", "texts": "text-classification"})
@@ -45,8 +46,7 @@ _OF_EVERY_RUN = {
     "train_loss",
     "lr",
     "test_accuracy",
-    "validation_accuracy",
-    "validation_map",
+    *(f"validation_{metric}" for metric in BEST_METRICS),
 }  # metrics of all policies
 
 

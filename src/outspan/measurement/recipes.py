@@ -19,7 +19,7 @@ PAPER_FIVE = ("rotate", "random_crop", "cutout", "translate_x", "translate_y")  
 # The recipe keys that a study sets itself. `StudyKeys` has all others.
 SET_BY_STUDIES = (
     *("policy", "policy_file", "seed", "transforms", "depth", "probability", "defaults", "same_class"),
-    *("patience", "folds", "fold"),
+    *("patience", "best_metric", "folds", "fold"),
 )
 _OPTIONS = {"seed": "seeds", "transforms": "transforms", "probability": "probability", "same_class": "fractions"}
 # The defaults of a study that differ from those of a recipe, by noun.

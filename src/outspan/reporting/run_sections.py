@@ -10,6 +10,7 @@ from outspan.reporting.page import charts, missing, paragraph, subsection
 from outspan.reporting.runs import Detail, RunResult, find_comparison
 from outspan.reporting.wrong import show_wrong
 from outspan.training.evaluate import METRIC_NAMES, Evaluation, LabelEvaluation
+from outspan.training.validation import BEST_METRICS, find_metric
 
 _MATRIX = 30  # classes up to which the whole confusion matrix is shown
 _LISTED = 60  # confusions that are listed otherwise
@@ -103,8 +104,8 @@ def _curves(run: RunResult) -> Markup:
     accuracies = [series("test", "test_accuracy", 100)]
     if "validation_accuracy" in rows[0]:
         accuracies.append(series("validation", "validation_accuracy", 100))
-    if "validation_map" in rows[0]:
-        accuracies.append(series("validation, mAP", "validation_map", 100))
+    if (metric := find_metric(rows[0])) not in (None, "accuracy"):
+        accuracies.append(series(f"validation, {BEST_METRICS[metric]}", f"validation_{metric}", 100))
     drawn = [line_chart(accuracies, epoch, Axis("accuracy, %", "accuracy"), title="Accuracy after each epoch")]
     for key, title in (("train_loss", "Training loss"), ("lr", "Learning rate")):
         if key in rows[0]:

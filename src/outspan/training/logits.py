@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from outspan.data.splits import Split
 from outspan.models.outputs import read_logits
-from outspan.policies.objectives import find_objective
+from outspan.policies.objectives import MULTI_LABEL, find_objective
 from outspan.training.distributed import Ranks
 from outspan.training.label_metrics import compute_label_metrics
+from outspan.training.metrics import mean_scores
 from outspan.transforms.normalize import Preprocess
 
 _MAX_BATCH = 1000
@@ -55,15 +56,27 @@ def accuracy(
 
 
 def validation_metrics(
-    model: nn.Module, split: Split, preprocess: Preprocess, device: torch.device | str, ranks: Ranks
+    model: nn.Module,
+    split: Split,
+    preprocess: Preprocess,
+    device: torch.device | str,
+    ranks: Ranks,
+    metric: str = "accuracy",
 ) -> dict[str, float]:
-    """Return the accuracy, and the mean average precision if a sample can have several labels. Every rank evaluates a part."""
-    if split.labels.ndim == 1:
+    """Return the accuracy, and another metric of one label per sample, or the mean average precision of several labels.
+
+    Every rank evaluates a part.
+    """
+    if split.labels.ndim == 1 and metric == "accuracy":
         return {"accuracy": accuracy(model, split, preprocess, device, ranks)}
-    rows, probabilities = split.evaluation_order()[ranks.rank :: ranks.world], torch.zeros(split.labels.shape)
+    rows, is_multi_label = split.evaluation_order()[ranks.rank :: ranks.world], split.labels.ndim == 2
+    predicted = torch.zeros(split.labels.shape, dtype=torch.float32 if is_multi_label else torch.int64)
     if len(rows):
         logits = compute_logits(model, split.take(rows), preprocess, device)
-        probabilities[rows] = find_objective(split.labels).probabilities(logits).nan_to_num(0.0)
-    ranks.all_reduce(probabilities)
-    metrics = compute_label_metrics(probabilities, split.labels)
+        predicted[rows] = MULTI_LABEL.probabilities(logits).nan_to_num(0.0) if is_multi_label else logits.argmax(1)
+    ranks.all_reduce(predicted)
+    if not is_multi_label:
+        scores = mean_scores(predicted, split.labels)
+        return {"accuracy": scores["accuracy"], metric: scores[metric]}
+    metrics = compute_label_metrics(predicted, split.labels)
     return {"accuracy": metrics.accuracy, "map": metrics.map or 0.0}

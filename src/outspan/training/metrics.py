@@ -88,6 +88,24 @@ def compute_metrics(probabilities: Num[Tensor, "N classes"], labels: Int64[Tenso
     return Metrics(**{name: None if np.isnan(value) else float(value) for name, value in values.items()})  # pyright: ignore
 
 
+def mean_scores(predicted: Int64[Tensor, " N"], labels: Int64[Tensor, " N"]) -> dict[str, float]:
+    """Return the accuracy, the balanced accuracy and the macro F1 of predicted classes, as `compute_metrics` does.
+
+    >>> mean_scores(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))["balanced_accuracy"]
+    0.75
+    """
+    classes = int(torch.maximum(predicted, labels).max()) + 1
+    hits, support, named = (
+        part.bincount(minlength=classes).double() for part in (labels[predicted == labels], labels, predicted)
+    )
+    either = support + named
+    return {
+        "accuracy": hits.sum().item() / len(labels),
+        "balanced_accuracy": (hits / support)[support > 0].mean().item(),
+        "macro_f1": (2 * hits / either)[either > 0].mean().item(),
+    }
+
+
 def compute_intervals(
     probabilities: Num[Tensor, "N classes"],
     labels: Int64[Tensor, " N"],

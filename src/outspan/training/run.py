@@ -251,7 +251,7 @@ class Run:
         row["test_accuracy"] = self._accuracy(splits.test)
         if splits.validation is not None:
             model, of = self.setup.eval_model, splits.validation
-            scores = validation_metrics(model, of, splits.preprocess, self.device, self.ranks)
+            scores = validation_metrics(model, of, splits.preprocess, self.device, self.ranks, self.recipe.best_metric)
             row |= {f"validation_{name}": value for name, value in scores.items()}
         row |= self.setup.samples.metrics()
         if self.learning_policy is not None:

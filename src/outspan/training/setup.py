@@ -36,7 +36,7 @@ from outspan.training.saving import Parts
 from outspan.training.state import State, new_state
 from outspan.training.step import Learner
 from outspan.training.sync_batchnorm import synchronize
-from outspan.training.validation import check_patience
+from outspan.training.validation import check_validation_keys
 from outspan.transforms.normalize import Preprocess
 
 _SKIP_EPOCHS = (100.0, 200.0), (1.0, 0.0)  # by the number of epochs: in long runs all samples are seen often enough
@@ -95,7 +95,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     if recipe.sync_bn and recipe.accumulate > 1:
         raise ValueError(f"accumulate must be 1 with sync_bn, got {recipe.accumulate}: set one of them to its default")
     samples, validation, ranks = *_hold_out(recipe, data), options.ranks
-    check_patience(recipe, validation)
+    check_validation_keys(recipe, validation)
     check_noun(recipe, samples.noun)  # before texts are tokenized, which takes time
     models.check_takes(recipe.model, samples.noun)
     train, test = samples.prepared(recipe, train=True), data.test.prepared(recipe)

@@ -63,7 +63,7 @@ class Trained:
 def load(folder: Path | str, *, best: bool = False) -> Trained:
     """Load the model of a run from its newest complete checkpoint, in evaluation mode. The data is not needed.
 
-    With `best`, the weights are those of the epoch with the best validation accuracy, which a run with validation data keeps.
+    With `best`, the weights are those of the best epoch by validation, which a run with validation data keeps.
     `folder` may also be a folder that `outspan.export(…, format="huggingface")` wrote.
 
     Example::

@@ -73,7 +73,7 @@ def synchronize(device: torch.device) -> None:
 def measure(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Return the type of the device, and the times and ratios."""
     torch.set_num_threads(1)
-    os.environ |= ALONE | {"MASTER_PORT": str(20000 + os.getpid() % 20000)}
+    os.environ |= ALONE | {"MASTER_PORT": str(20_000 + os.getpid() % 12_000)}
     on_gpu = torch.cuda.is_available()
     with ExitStack() as stack:
         if options.group:

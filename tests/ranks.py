@@ -1,7 +1,9 @@
 """Start several ranks on this machine, as torchrun does, but from a server that has imported torch already."""
 
+import contextlib
 import multiprocessing
 import os
+import random
 import socket
 import sys
 import time
@@ -15,10 +17,11 @@ MODULES = ["outspan.training.train", "outspan.cli", "torch._dynamo", "rich.progr
 
 
 def free_port() -> int:
-    """Return a port that no process uses."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    """Return a port that no process uses, and that the system gives to no connection before a rank listens on it."""
+    while True:
+        with contextlib.suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", port := random.randrange(20_000, 32_000)))  # connections get ports from 32,768 on
+            return port
 
 
 def start(functions: Sequence[Callable[[], Any]], **variables: str) -> list[tuple[Any, Any]]:

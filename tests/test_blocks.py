@@ -152,6 +152,9 @@ def test_commands_run(page, user_folder, tiny_model, timm, run, monkeypatch, unc
     for name in {"mnist", "cifar10"} & set(re.findall(r"\w+", page.read_text())) if page.name in OFFICIAL else ():
         make_official(name, user_folder / "data")
     for language, text in blocks(page):
+        if language == "toml" and (name := re.match(r"# (\w+\.toml)\n", text)):
+            recipe = text.replace("FOLDER", str(tiny_model)).replace("validation = 500", "validation = 20\nlength = 16")
+            (user_folder / name[1]).write_text(recipe, encoding="utf-8")
         for words in commands(text) if language == "sh" else ():
             if "ray" in words:  # see test_commands_of_ray_run
                 continue
@@ -213,7 +216,10 @@ def small(words: list[str], tiny_model: Path) -> list[str]:
         options = SMALL | ({"size": 4, "weights": "published"} if "timm:small" in words else {"size": 32})
         words += [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
         is_text = "reviews.csv" in words
-        words += ["--model", str(tiny_model), "--set", "length=16"] if is_text else ["--set", "fraction=0.02"]
+        if is_text:
+            words += ["--model", str(tiny_model), "--set", "length=16"]
+        elif "grid.toml" not in words:  # which is that of the page on texts
+            words += ["--set", "fraction=0.02"]
     return words
 
 

@@ -36,7 +36,7 @@ class Launch:
 
     def __init__(self, world: int, arguments: list[str], log: Path) -> None:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(world)]
-        launcher += ["--max-restarts", str(RESTARTS), "--master-port", str(20000 + os.getpid() % 20000), __file__]
+        launcher += ["--max-restarts", str(RESTARTS), "--master-port", str(20_000 + os.getpid() % 12_000), __file__]
         with open(log, "w") as file:
             self.process = subprocess.Popen([*launcher, *arguments], stdout=file, stderr=file, start_new_session=True)
         self.log, self.end = log, time.monotonic() + LIMIT

@@ -57,7 +57,7 @@ def show_chosen(run: RunResult, detail: Detail) -> Markup:
         sentence = f"The policy {run.recipe.policy} chooses nothing: it does not look at the model."
         is_plain = "written by a policy" in run.no_lines
         weights = paragraph(sentence if is_plain else f"Not in this report: {run.no_lines}", kind="muted")
-    return subsection(title, weights, _augmented(run, detail.augmented))
+    return subsection(title, weights, _show_policy(run, detail.augmented))
 
 
 def _over_time(run: RunResult) -> Markup:
@@ -152,7 +152,7 @@ def _before_and_after(run: RunResult, trained: Trained, data: Data, name: str, c
     return join([heading, _pairs(trained, data.train.noun, (inputs, labels, classes), plan, [name] * len(labels))])
 
 
-def _augmented(run: RunResult, count: int) -> Markup:
+def _show_policy(run: RunResult, count: int) -> Markup:
     """Return training samples before and after the policy of a run, in the state that it had at the end."""
     title = "Training samples before and after the policy"
     if run.trained is None or run.tested is None:

@@ -44,6 +44,10 @@ def test_the_shortest_set_within_a_tenth_of_the_best_is_chosen():
     assert (chosen.recipe.policy, chosen.recipe.transforms, chosen.recipe.seed) == ("sequence", "rotate,cutout", 0)
     low, high = chosen.path[1].interval
     assert low < 0.06 < high
+    assert chosen.difference.value == pytest.approx(-0.05)  # the 50 samples whose vote the set corrects
+    low, high = chosen.difference.interval
+    assert -0.05 - 2.3 * (0.05 * 0.95 / 1000) ** 0.5 < low < -0.05 < high < 0  # 1.96 standard errors of a fraction
+    assert chosen.difference.is_significant
 
 
 def test_the_search_stops_if_no_transform_helps():
@@ -53,6 +57,8 @@ def test_the_search_stops_if_no_transform_helps():
     alone = search(Table({BASELINE: 50, "rotate": 48, "cutout": 70, "rotate+cutout": 48}), ["rotate", "cutout"])
     assert alone.transforms == ()  # no transforms at all are within a tenth of the best
     assert alone.recipe.policy == "none"
+    assert alone.difference.interval == (0, 0)
+    assert not alone.difference.is_significant
     assert alone.best.transforms == ("rotate",)
 
 

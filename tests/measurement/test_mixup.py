@@ -123,6 +123,7 @@ def test_numbers_by_hand():
     assert result.margins.wrong["mixup"] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
     assert result.weight_decay.error == 0.5
     assert result.same_class[0].scores.error == 0.25
+    assert (result.difference.value, result.difference.interval) == (0, (0, 0))  # mixup votes as the baseline
 
 
 def test_wrong_arguments_are_refused(few, tmp_path):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from outspan.measurement.compose import CompositionGraph
     from outspan.measurement.core import CoreSet
+    from outspan.measurement.effects import Estimate
     from outspan.measurement.mixup import MixupStudy
 
 _FIVE = "rotate,random_crop,cutout,translate_x,translate_y"  # the paper's
@@ -196,11 +197,19 @@ def _core_lines(core: "CoreSet") -> list[str]:
         transforms = " + ".join(step.transforms) or "none"
         lines.append(f"{100 * step.scores.error:5.2f} % ({low:.2f} to {high:.2f})  {transforms}{mark}")
     info = core.info
+    lines.append(f"Error of the core set, compared with no transforms: {_change(core.difference)}.")
     lines.append(
         f"Error of the majority vote of {len(info.seeds)} seeds on {info.samples:,} test {info.noun}. "
         f"Number of models: {core.models}. Transforms per sample in the core set: {core.transforms_per_sample:g}."
     )
     return [*lines, f"The core set was selected on these test {info.noun}. Expect a slightly higher error on new data."]
+
+
+def _change(difference: "Estimate") -> str:
+    """Return a difference of two errors, its 95 % interval, and whether it is significant."""
+    value, low, high = (100 * number for number in (difference.value, *difference.interval))
+    told = "significant" if difference.is_significant else "not significant"
+    return f"{value:+.2f} points ({low:+.2f} to {high:+.2f}, {told})"
 
 
 def _mixup_table(study: "MixupStudy") -> "Table":
@@ -229,6 +238,7 @@ def _mixup_remarks(study: "MixupStudy") -> list[str]:
         lines.append(f"Weight decays and their accuracy on {tuning.held_out:,} held-out training images: {tried}.")
         if tuning.weight_decay in (min(tuning.accuracies), max(tuning.accuracies)):
             lines.append("The best value is at the end of the range. Try more values with --l2.")
+    lines.append(f"Error with mixup, compared with weight decay alone: {_change(study.difference)}.")
     corrected = [one for one in study.margins.corrected if one.count]
     for one in corrected:
         margin = f"Mean margin of the baseline on the corrected images: {one.mean_margin:.2f}."

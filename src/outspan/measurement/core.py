@@ -10,8 +10,9 @@ from outspan.config import Recipe, write_recipe
 from outspan.figures.markup import display
 from outspan.files import Json, write_json, write_whole
 from outspan.measurement.compose import composition_name
+from outspan.measurement.effects import Estimate
 from outspan.measurement.info import StudyInfo, study_info
-from outspan.measurement.intervals import Interval, compute_intervals
+from outspan.measurement.intervals import Interval, compute_intervals, difference_intervals
 from outspan.measurement.predictions import Predictions
 from outspan.measurement.recipes import (
     BASELINE,
@@ -58,6 +59,7 @@ class CoreSet:
     info: StudyInfo
     recipe: Recipe
     chosen: SearchStep
+    difference: Estimate  # the error of the core set minus that without transforms
     path: tuple[SearchStep, ...]  # from no transforms to the set with the lowest error
     models: int  # number of trained models
 
@@ -81,6 +83,7 @@ class CoreSet:
         return self.info.as_dict() | {
             "core": list(self.transforms),
             "error": self.chosen.scores.error,
+            "difference": self.difference.as_dict(),
             "best": {"transforms": list(self.best.transforms), "error": self.best.scores.error},
             "within": TOLERANCE,
             "cost": {"transforms_an_image": self.transforms_per_sample, "models": self.models},
@@ -160,7 +163,10 @@ def search(study: Study, transforms: Sequence[str], *, seed: int = 0) -> CoreSet
     chosen = next(step for step in path if round(step.scores.error, 12) <= limit)
     recipe = chain(study.baseline, chosen.transforms) if chosen.transforms else study.baseline
     info = study_info(study.settings, study.seeds, seen, result.noun, seed=seed)
-    return CoreSet(info, replace(recipe, seed=0), chosen, tuple(path), len(seen) * len(study.seeds))
+    both = {"none": seen[BASELINE], "core": seen[composition_name(chosen.transforms) or BASELINE]}
+    interval = difference_intervals(both, "none", seed=seed)["core"].error
+    difference = Estimate(chosen.scores.error - path[0].scores.error, interval)
+    return CoreSet(info, replace(recipe, seed=0), chosen, difference, tuple(path), len(seen) * len(study.seeds))
 
 
 def _step(transforms: tuple[str, ...], predictions: Mapping[str, Predictions], seed: int) -> SearchStep:

@@ -33,6 +33,11 @@ class Estimate:
     value: float
     interval: Interval
 
+    @property
+    def is_significant(self) -> bool:
+        """Whether the interval does not contain 0."""
+        return self.interval.low > 0 or self.interval.high < 0
+
     def as_dict(self) -> dict[str, Json]:
         """Return the value and the interval by name."""
         return {"value": self.value, "interval": list(self.interval)}

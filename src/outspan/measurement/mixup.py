@@ -12,8 +12,9 @@ from outspan.data.sets import Data, noun_of
 from outspan.data.stratify import hold_out
 from outspan.figures.markup import display, figure_bytes
 from outspan.files import Json, write_json
+from outspan.measurement.effects import Estimate
 from outspan.measurement.info import StudyInfo, study_info
-from outspan.measurement.intervals import Interval, compute_intervals
+from outspan.measurement.intervals import Interval, compute_intervals, difference_intervals
 from outspan.measurement.mixup_margins import Margins, measure_margins
 from outspan.measurement.recipes import BASELINE, study_recipe, unaugmented
 from outspan.measurement.scores import Scores, compute_scores
@@ -72,6 +73,7 @@ class MixupStudy:
     baseline: Scores  # with the weight decay of the recipe
     weight_decay: Scores  # with the chosen weight decay, without mixup
     mixup: Scores  # with the chosen weight decay and mixup
+    difference: Estimate  # the error with mixup minus that with the chosen weight decay alone
     same_class: tuple[SameClassScores, ...]  # by fraction of same-class partners
     margins: Margins
 
@@ -83,6 +85,7 @@ class MixupStudy:
         return self.info.as_dict() | {
             "weight_decay": self.tuning.as_dict(),
             "scores": table,
+            "difference": self.difference.as_dict(),
             "same_class": [one.as_dict() for one in self.same_class],
             "margins": self.margins.as_dict(),
         }
@@ -217,13 +220,17 @@ def summarize_mixup(
         SameClassScores(fraction, compute_scores(ensembles[name], seed=seed), score_intervals[name].instability)
         for fraction, name in names.items()
     ]
+    mixed, decayed = (ensembles[f"{name}-{decay!r}"] for name in ("mixup", "l2"))
+    interval = difference_intervals({"l2": decayed, "mixup": mixed}, "l2", seed=seed)["mixup"].error
+    scores = {name: compute_scores(one, seed=seed) for name, one in (("l2", decayed), ("mixup", mixed))}
     drawn = {fraction: names[fraction] for fraction in MARGINS_AT if fraction in names} or names
     return MixupStudy(
         study_info(result.settings, result.seeds, ensembles, result.noun, seed=seed),
         tuning,
         compute_scores(ensembles[BASELINE], seed=seed),
-        compute_scores(ensembles[f"l2-{decay!r}"], seed=seed),
-        compute_scores(ensembles[f"mixup-{decay!r}"], seed=seed),
+        scores["l2"],
+        scores["mixup"],
+        Estimate(scores["mixup"].error - scores["l2"].error, interval),
         tuple(curve),
         measure_margins(result, f"mixup-{decay!r}", drawn, seed=seed),
     )

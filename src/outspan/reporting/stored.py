@@ -59,6 +59,19 @@ def percent(value: float, digits: int = 2) -> Cell:
     return Cell(f"{100 * value:.{digits}f}", float(value))
 
 
+def describe_change(difference: Stored | None) -> tuple[str, str]:
+    """Return the difference of two errors with its interval and significance, and "better", "worse" or "" for its verdict.
+
+    Files of earlier versions have no difference: both are "".
+    """
+    if difference is None:
+        return "", ""
+    value, (low, high) = 100 * float(difference["value"]), difference["interval"]
+    verdict = "better" if high < 0 else "worse" if low > 0 else ""
+    told = "significant" if verdict else "not significant"
+    return f"{value + 0.0:+.2f} points (95 % interval {interval((low, high))}, {told})", verdict
+
+
 def interval(ends: Sequence[float]) -> str:
     """Return an interval of fractions in points."""
     low, high = (round(100 * float(end), 2) + 0.0 for end in ends)

@@ -6,7 +6,7 @@ from outspan.figures.charts import Axis, Series, bar_chart, graph_chart, line_ch
 from outspan.figures.markup import Cell, Markup, element, join, table
 from outspan.measurement.recipes import BASELINE
 from outspan.reporting.page import charts, paragraph, subsection
-from outspan.reporting.stored import Stored, caveats, interval, percent, show_recipe
+from outspan.reporting.stored import Stored, caveats, describe_change, interval, percent, show_recipe
 
 _GAIN = 0.5  # the reduction of the error that has the strongest tint
 
@@ -52,9 +52,7 @@ def _heatmap(stored: Stored) -> Markup:
 
 def show_core(stored: Stored, folder: Path) -> tuple[str, Markup]:
     """Return the headline and the sections of core.json."""
-    names = " + ".join(map(str, stored["core"])) or "no transform"
-    cost = stored["cost"]
-    headline = f"Use {names}: an error of {100 * stored['error']:.2f} %, within 10 % of the best set found."
+    headline, cost = _describe_core(stored), stored["cost"]
     rows = []
     for step in stored["path"]:
         is_core = step["transforms"] == stored["core"]
@@ -75,7 +73,9 @@ def show_core(stored: Stored, folder: Path) -> tuple[str, Markup]:
         paragraph(headline, kind="answer"),
         *caveats(stored),
         subsection(
-            "Recipe of the core set", paragraph("Train it: ", element("code", "outspan train core.toml -o RUN")), recipe
+            "Recipe of the core set",
+            paragraph("Train it: ", element("code", f"outspan train {folder / 'core.toml'} -o RUN")),
+            recipe,
         ),
         subsection(
             "Search", path, element("details", element("summary", "All sets that were tried"), others) if tried else None
@@ -88,11 +88,27 @@ def show_core(stored: Stored, folder: Path) -> tuple[str, Markup]:
     return headline, join(parts)
 
 
+def _describe_core(stored: Stored) -> str:
+    """Return which set to use, if the results show that it is better than no transforms."""
+    error = f"an error of {100 * stored['error']:.2f} %, within 10 % of the best set found."
+    if not stored["core"]:
+        return f"Use no transform: {error}"
+    change, verdict = describe_change(stored.get("difference"))
+    names = " + ".join(map(str, stored["core"]))
+    headline = f"Use {names}: {error}" if verdict == "better" else f"The core set is {names}: {error}"
+    if change:
+        headline += f" Compared with no transforms: {change}."
+        headline += "" if verdict == "better" else " So these results do not show that it is better than no transforms."
+    return headline
+
+
 def show_mixup(stored: Stored) -> tuple[str, Markup]:
     """Return the headline and the sections of mixup.json."""
     scores, margins = stored["scores"], stored["margins"]
-    change = 100 * (scores["mixup"]["error"] - scores["l2"]["error"])
-    headline = f"Mixup changes the error of the majority vote by {change:+.2f} points, compared with weight decay alone."
+    change, verdict = describe_change(stored.get("difference"))
+    change = change or f"{100 * (scores['mixup']['error'] - scores['l2']['error']):+.2f} points"
+    advice = {"better": "Use mixup.", "worse": "Do not use mixup.", "": "These results do not show whether mixup helps."}
+    headline = f"{advice[verdict]} It changes the error of the majority vote by {change}, compared with weight decay alone."
     names = {BASELINE: "baseline", "l2": f"weight decay {stored['weight_decay']['chosen']:g}", "mixup": "+ mixup"}
     rows = [[title, *_scores(scores[key])] for key, title in names.items()]
     rows += [[f"+ mixup, {100 * one['share']:g} % same class", *_scores(one)] for one in stored["same_class"]]
@@ -113,8 +129,21 @@ def show_mixup(stored: Stored) -> tuple[str, Markup]:
     if corrected:
         title, note = "Images that mixup corrects", "Margin of the baseline."
         drawn.append(bar_chart(corrected, bins, margin, Axis("images"), title=title, note=note))
-    parts = [paragraph(headline, kind="answer"), *caveats(stored), subsection("Scores", listed)]
+    parts = [paragraph(headline, kind="answer"), *_remarks(stored), *caveats(stored), subsection("Scores", listed)]
     return headline, join([*parts, subsection("Instability and margins", charts(drawn)), show_recipe(stored)])
+
+
+def _remarks(stored: Stored) -> list[Markup]:
+    """Return what the search of the weight decay lacks, and how many images mixup corrects and breaks."""
+    tuning, parts = stored["weight_decay"], []
+    tried = [float(value) for value in tuning["accuracy"]]
+    if tried and tuning["chosen"] in (min(tried), max(tried)):
+        problem = f"The best weight decay, {tuning['chosen']:g}, is at the end of the range. Try more values with --l2."
+        parts.append(paragraph(problem, kind="missing"))
+    for one in stored["margins"]["corrected"]:
+        changed = f"corrects {one['count']:,} images and breaks {one['broken']:,}, compared with the baseline"
+        parts.append(paragraph(f"Mixup with {100 * one['share']:g} % same class {changed}."))
+    return parts
 
 
 def _scores(one: Stored) -> list[object]:

@@ -20,7 +20,8 @@ def free_port() -> int:
     """Return a port that no process uses, and that the system gives to no connection before a rank listens on it."""
     while True:
         with contextlib.suppress(OSError), socket.socket() as free:
-            free.bind(("127.0.0.1", port := random.randrange(20_000, 32_000)))  # connections get ports from 32,768 on
+            port = random.randrange(20_000, 32_000)  # noqa: S311  # connections get ports from 32,768 on
+            free.bind(("127.0.0.1", port))
             return port
 
 

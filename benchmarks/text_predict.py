@@ -18,6 +18,7 @@ from outspan.data.dataset import Data
 from outspan.text.models import load_published_tokenizer
 
 LENGTH, ROUNDS = 512, 3
+SETS = ("imdb", "imdb-2000", "sentences")  # the first one that the payload has
 BATCHES = (32, 128, 512)  # of the bare loop; the fastest on a part of the table is used
 
 
@@ -61,8 +62,8 @@ def make_run(data: Data, model: str, folder: Path, device: torch.device) -> outs
 
 
 def measure(payload: Path, count: int) -> dict[str, Any]:
-    """Return the seconds of both for a table of reviews with `count` rows, and how many classes are the same."""
-    name = "imdb" if (payload / "imdb.json.bz2").exists() else "imdb-2000"
+    """Return the seconds of both for a table of reviews, or of their sentences, with `count` rows, and how many classes are the same."""
+    name = next(name for name in SETS if (payload / f"{name}.json.bz2").exists())
     data, device = read_set(payload / f"{name}.json.bz2"), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = str((payload / "model").resolve())
     tokenizer = load_published_tokenizer(model)
@@ -86,6 +87,7 @@ def measure(payload: Path, count: int) -> dict[str, Any]:
             seconds["outspan"].append(took)
     medians = {key: round(statistics.median(values), 3) for key, values in seconds.items()}
     result = {
+        "set": name,
         "count": count,
         "device": device.type,
         "seconds": medians,

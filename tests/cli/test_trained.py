@@ -84,8 +84,8 @@ def test_predict_reads_folders_and_skips_files_that_are_not_images(trained, tmp_
     lines = run("predict", trained, tmp_path / "more", "--top", "5", "--json").splitlines()
     predictions = [json.loads(line) for line in lines]
     assert [Path(row["file"]).name for row in predictions] == ["a.png", "b.png", "c.png"]
-    assert [next(iter(row["classes"])) for row in predictions] == ["0", "1", "1"]  # the most probable class first
-    assert all(sum(row["classes"].values()) == pytest.approx(1) for row in predictions)  # there are only two classes
+    assert [next(iter(row["probabilities"])) for row in predictions] == ["0", "1", "1"]  # the most probable class first
+    assert all(sum(row["probabilities"].values()) == pytest.approx(1) for row in predictions)  # there are only two classes
     (folder / "b.png").write_bytes(b"damaged")
     printed = run("predict", trained, folder, tmp_path / "absent.png", code=1).splitlines()
     assert [Path(line.split()[0]).name for line in printed] == ["a.png", "c.png"]

@@ -194,7 +194,8 @@ def test_transformers_gives_the_probabilities_of_the_run(truncate, truncates_bef
     with torch.inference_mode():
         logits = model(**tokenizer(TEXTS, truncation=True, padding=True, return_tensors="pt")).logits
     assert torch.allclose(logits.softmax(1), expected, atol=1e-5)
-    read = make_inputs(TEXTS, "texts", (32,), outspan.load(tmp_path / "run").recipe)
+    _, read = make_inputs(TEXTS, "texts", (32,), outspan.load(tmp_path / "run").recipe)
+    assert read is not None
     [(passages, _)] = read.batches([torch.arange(len(TEXTS))], torch.device("cpu"))
     for ours, theirs in zip(PadTokens()(passages).tolist(), tokenizer(TEXTS, truncation=True)["input_ids"], strict=True):
         assert [token for token in ours if token] == theirs

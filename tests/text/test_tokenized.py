@@ -35,7 +35,8 @@ def test_texts_and_tokens_without_augmentation_are_those_of_the_tokenizer(own):
     padded = {**own(TEXTS, padding=True, return_tensors="pt"), "label": torch.tensor([0, 1, 0])}
     for data in (tokenize(COLUMNS, own, length=200), tokenize(padded, own, length=200, text="input_ids")):
         assert unpadded(PadTokens()(batch_of(data))) == expected
-    assert transform_tokens(padded, WITHOUT_NEEDS, [0.0] * len(WITHOUT_NEEDS), tokenizer=own)["input_ids"] == expected
+    same = transform_tokens(padded, WITHOUT_NEEDS, [0.0] * len(WITHOUT_NEEDS), tokenizer=own, labels=padded["label"])
+    assert same["input_ids"] == expected
 
 
 def test_words_and_sentences_of_tokens_are_those_of_the_text(own):
@@ -148,6 +149,7 @@ def test_wrong_tokenizers_and_batches_are_refused(unchecked):
         ({"input_ids": [[5]]}, {"names": ["word_swap", "casing"]}, "levels must have one number per transform, got 1 for 2"),
         ({"input_ids": [[5]]}, {"names": ["rotate"]}, "unknown transform 'rotate'"),
         ({"input_ids": [[5]]}, {"names": ["back_translation"]}, "back_translation needs a cache"),
+        ({"input_ids": [[5]]}, {"names": ["protected_replacement"]}, "needs the labels of the texts: pass them with labels="),
         ({"input_ids": [[5]]}, {"levels": [2.0]}, r"level of 'word_swap' must lie in \[0, 1\], got 2"),
         ({"input_ids": [[5]]}, {"levels": ["1"]}, "levels must be numbers, got '1'"),
         ({"input_ids": [[5]]}, {"length": 0}, "length must be at least 1"),

@@ -120,7 +120,7 @@ def test_commands_print_several_labels(pairs, run):
     assert "average precision, mean (mAP)" in run("evaluate", folder)
     Image.fromarray(make_pairs().test.images[0, 0].numpy()).save(image)
     probabilities = outspan.predict(folder, [image]).probabilities[0]
-    printed = json.loads(run("predict", folder, image, "--threshold", 0.1, "--json"))["classes"]
+    printed = json.loads(run("predict", folder, image, "--threshold", 0.1, "--json"))["probabilities"]
     assert printed.keys() == {str(i) for i in (probabilities > 0.1).nonzero().flatten().tolist()}
     assert "one.png  no class above 100 %" in run("predict", folder, image, "--threshold", 1)
     for name in ("out.csv", "out.jsonl"):

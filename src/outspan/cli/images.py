@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outspan.cli.output import echo, echo_lines
-from outspan.cli.previews import apply_to_texts, gallery_of_texts
+from outspan.cli.previews import Source, apply_to_texts, gallery_of_texts
 from outspan.files import write_whole
 
 if TYPE_CHECKING:
@@ -59,26 +59,40 @@ def _print_transforms(entries: Sequence["TransformInfo"]) -> None:
 
 
 _Column = Annotated[str, typer.Option(help="Name of the text column in a table.")]
+_Labels = Annotated[str, typer.Option("--label-column", help="Name of the label column in a table, for protected_replacement.")]
+_Cache = Annotated[Path | None, typer.Option(help="Cache file of texts, for back_translation and masked_replacement.")]
 _Model = Annotated[str, typer.Option(help="Model whose tokenizer is used for texts. Default: one made from the texts.")]
 
 
 def apply_command(
-    file: Annotated[Path, typer.Argument(help="Input image, .txt file or table of texts (.csv, .tsv, .jsonl).")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="Input image, .txt file, table of texts (.csv, .tsv, .jsonl, .parquet), or folder with tables."),
+    ],
     ops: Annotated[
         str, typer.Option(help='Comma-separated transforms with levels, applied in order, e.g. "rotate:0.5,invert".')
     ],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Output image. For texts, which need none: a file with a text per line.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Output image. For texts, which need none: a table with the other columns (.csv, .tsv, .jsonl), "
+            "or a text per line (.txt).",
+        ),
     ] = None,
     partner: Annotated[Path | None, typer.Option(help="Second image for mixup and cutmix.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed for the position of cutout, cutmix and crops, and for texts.")] = 0,
     rows: Annotated[int, typer.Option(min=1, help="Number of texts to print.")] = 5,
     text_column: _Column = "text",
+    label_column: _Labels = "label",
+    cache: _Cache = None,
     model: _Model = "",
 ) -> None:
     """Apply transforms to one image, or print texts with what transforms change in them.
 
-    The result of an image is the same as with Pillow.
+    The result of an image is the same as with Pillow. In output that has no colours, removed words are [-between these-] and
+    added words {+between these+}.
 
     Example: outspan apply cat.png -o out.png --ops "rotate:0.5,cutout:0.8"
 
@@ -88,9 +102,10 @@ def apply_command(
     from outspan.transforms.by_name import parse_ops
 
     parse_ops(ops)  # a wrong name is refused before files are read
+    source = Source(file, text_column, label_column, model, cache)
     commands = {
         "images": lambda: _apply_to_image(file, out, ops, partner, seed),
-        "texts": lambda: apply_to_texts(file, out, ops, column=text_column, model=model, rows=rows, seed=seed),
+        "texts": lambda: apply_to_texts(source, out, ops, rows=rows, seed=seed),
     }
     commands[noun_of_file(file)]()
 
@@ -110,22 +125,29 @@ def gallery_command(
         Path | None,
         typer.Argument(help="Image, .txt file or table whose first text is shown. Default: an included photograph."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="PNG file to write, for images.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="PNG file to write, for images. For texts: an .html file.")
+    ] = None,
     text_column: _Column = "text",
+    label_column: _Labels = "label",
+    cache: _Cache = None,
     model: _Model = "",
 ) -> None:
-    """Draw every transform of images at several levels, or print what every transform does to a text.
+    """Draw every transform of images at several levels, or show what every transform does to a text.
+
+    For texts, protected_replacement needs the label column, and the transforms that read a cache need --cache. Words are drawn
+    from the first 1,000 texts.
 
     Example: outspan gallery my.jpg -o gallery.png
 
-    Example: outspan gallery reviews.csv
+    Example: outspan gallery reviews.csv --label-column stars -o gallery.html
     """
     from outspan.data.inputs import noun_of_file
 
     noun = "images" if file is None else noun_of_file(file)
     commands = {
         "images": lambda: _draw_gallery(file, out),
-        "texts": lambda: gallery_of_texts(file or Path(), column=text_column, model=model),
+        "texts": lambda: gallery_of_texts(Source(file or Path(), text_column, label_column, model, cache), out),
     }
     commands[noun]()
 

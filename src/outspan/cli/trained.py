@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,8 +85,8 @@ def predict_command(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Image files. Folders are searched recursively. For a text model: .txt files, tables (.csv, .tsv, .jsonl), or "
-            "- for a text per line of standard input."
+            help="Image files. Folders are searched recursively. For a text model: .txt files, tables (.csv, .tsv, .jsonl, "
+            ".parquet), or - for a text per line of standard input."
         ),
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="Text to classify, for a text model. Can be repeated.")] = None,
@@ -99,15 +99,16 @@ def predict_command(
         typer.Option(min=0, max=1, help="If the run has several labels per sample: print those with a higher probability."),
     ] = 0.5,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per file, with its class probabilities.")
+        bool, typer.Option("--json", help="Print one JSON object per input, with the keys of the .jsonl file.")
     ] = False,
     best: Best = False,
     device: Device = None,
+    skip_bad: Annotated[int, typer.Option(min=0, help="Leave out up to N rows of a table that have no text.")] = 0,
 ) -> None:
     """Print the most likely class of each image or text.
 
     Also prints its probability. If a sample can have several labels, prints all classes above --threshold. Unreadable files
-    are reported and skipped.
+    are reported and skipped. Lines of standard input are counted from 1, with the empty ones, which are skipped.
 
     Example: outspan predict runs/first cat.png more/pets --top 3
 
@@ -120,47 +121,55 @@ def predict_command(
 
     if out is not None and out.suffix.lower() not in (".csv", ".jsonl"):
         raise ValueError(f"{out}: must be a .csv or .jsonl file, got {out.suffix!r}")
-    errors, texts = [], [*(text or []), *_read_lines(paths or [])]
+    files = [path for path in paths or [] if str(path) != "-"]
+    lines = _read_lines() if len(files) < len(paths or []) else {}
+    trained, errors = load(run, best=best), []
+    inputs = _one_of(trained, files, text or [], [*lines.values()])
 
     def report(error: ValueError) -> None:
         errors.append(error)
         echo_error(error)
 
-    def show(part: Predicted) -> None:
-        shown_classes = part.labels(threshold) if part.multi_label else part.top(top)
-        for name, row, classes in zip(part.files or texts, part.rows or [0] * len(texts), shown_classes, strict=True):
-            line = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in classes.items())
-            line = line or f"no class above {100 * threshold:g} %"
-            place = ({"file": str(name)} if part.files else {"text": name}) | ({"row": row} if row else {})
-            shown = f"{printable(name)}, row {row}" if row else printable(name)
-            echo(json.dumps({**place, "classes": classes}) if as_json else f"{shown}  {line}")
+    def with_lines(part: Predicted) -> Predicted:
+        return replace(part, files=(Path("-"),) * len(lines), rows=tuple(lines)) if lines else part
 
-    inputs = _check_inputs(trained := load(run, best=best), texts, [path for path in paths or [] if str(path) != "-"])
-    predicted = predict(trained, inputs, device=device, on_error=report, on_batch=show if out is None else lambda part: None)
+    def show(part: Predicted) -> None:
+        for record in with_lines(part).records(top=top, threshold=threshold):
+            likely = "  ".join(f"{printable(name)}  {100 * value:.1f} %" for name, value in record["probabilities"].items())
+            row = f", row {record['row']}" if record["row"] and "text" not in record else ""
+            place = f"{printable(record.get('text', record['file']))}{row}"
+            echo(json.dumps(record) if as_json else f"{place}  {likely or f'no class above {100 * threshold:g} %'}")
+
+    options = {"device": device, "skip_bad": skip_bad, "on_error": report}
+    predicted = predict(trained, inputs, **options, on_batch=show if out is None else lambda part: None)
     if out is not None and len(predicted):
-        predicted.save(out, threshold=threshold)
-        echo(f"wrote {out}: {len(predicted):,} predictions")
+        with_lines(predicted).save(out, threshold=threshold)
+        echo(f"wrote {out}: {len(predicted):,} prediction{'s' * (len(predicted) != 1)}")
     if errors:
         raise typer.Exit(1 if len(predicted) else 2)
 
 
-def _read_lines(paths: Sequence[Path]) -> list[str]:
-    """Return the lines of standard input that are not empty, if one of the paths is "-"."""
-    if Path("-") not in paths:
-        return []
+def _read_lines() -> dict[int, str]:
+    """Return the lines of standard input that are not empty, by their number from 1."""
     try:
-        return [line for line in sys.stdin.buffer.read().decode("utf-8-sig").splitlines() if line.strip()]
+        lines = sys.stdin.buffer.read().decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"standard input: not UTF-8 (byte {error.start}); convert it first") from None
+    texts = {number: line for number, line in enumerate(lines, 1) if line.strip()}
+    if not texts:
+        raise ValueError("standard input is empty: write a text per line to it")
+    return texts
 
 
-def _check_inputs(run: Trained, texts: list[str], paths: list[Path]) -> list[str] | list[Path]:
-    """Return the texts or the paths. Refuse both together, neither, and texts for a model of images."""
-    if bool(texts) == bool(paths):
-        raise ValueError(f"pass either files or texts (--text, or - for standard input), got {'both' if texts else 'neither'}")
-    if texts and not {"images": False, "texts": True}[run.noun]:
+def _one_of(run: Trained, files: list[Path], texts: list[str], lines: list[str]) -> list[str] | list[Path]:
+    """Return the inputs. Refuse several sources or none, and texts for a model of images."""
+    sources = [source for source in (files, texts, lines) if source]
+    if len(sources) != 1:
+        got = "several of them" if sources else "none of them"
+        raise ValueError(f"pass either files, texts (--text), or - for standard input, got {got}")
+    if not files and not {"images": False, "texts": True}[run.noun]:
         raise ValueError(f"--text and - are for text models, but {run.folder} classifies {run.noun}: pass files")
-    return texts or paths
+    return sources[0]
 
 
 def compositions(

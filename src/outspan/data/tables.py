@@ -26,7 +26,6 @@ from outspan.data.table_labels import (
     is_number,
     read_weights,
     show_names,
-    text_columns,
 )
 from outspan.files import Json, check_regular
 from outspan.messages import shown
@@ -172,10 +171,10 @@ def read_text(path: Path) -> str:
 
 def first_row(path: Path) -> dict[str, Json]:
     """Return the first row of a table, empty if there is none."""
-    return next((row for _, row in _raw_rows(path)), {})
+    return next((row for _, row in raw_rows(path)), {})
 
 
-def _raw_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
+def raw_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     """Return the rows of a table, each with its place for error messages."""
     if is_dataset(path):
         return dataset_rows(path)
@@ -188,7 +187,7 @@ def _raw_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
 def _rows(path: Path, columns: Columns) -> Iterator[Row]:
     """Return the rows of a table, each with its place for error messages."""
     first = None
-    for where, row in _raw_rows(path):
+    for where, row in raw_rows(path):
         for column in (*columns.texts, *columns.labels):
             if column not in row:
                 option = "text_column" if column in columns.texts else "label_column"
@@ -278,21 +277,3 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, dict[str,
             yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.reader.line_num}: not CSV ({error})") from None
-
-
-def read_text_column(path: Path, column: str) -> list[str]:
-    """Return the texts of a table, row by row. Its labels are not read. All rows without a text are named in one error."""
-    texts, bad, columns = [], [], text_columns(column)
-    for where, row in _raw_rows(path):
-        if missing := [name for name in columns if name not in row]:
-            raise ValueError(f"{where}: no column {shown(missing[0])} (it has {show_names(list(row)) or 'none'})")
-        parts = [clean(text) if isinstance(text := row[name], str) else "" for name in columns]
-        texts.append(PAIR.join(parts))
-        if not all(part.strip() for part in parts):
-            bad.append(where.rpartition(" ")[2])
-    if bad:
-        lines = ", ".join(bad[:10]) + (", …" if len(bad) > 10 else "")
-        raise ValueError(f"{path}: {len(bad):,} of {len(texts):,} rows have no text in the column {column!r}: lines {lines}")
-    if not texts:
-        raise ValueError(f"{path}: the table has no rows")
-    return texts

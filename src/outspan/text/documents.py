@@ -1,7 +1,7 @@
 """Documents and their labels, before they are tokenized."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from outspan.config import Recipe
+from outspan.files import Json
 from outspan.sample_weights import pick_weights, weights_bytes
 from outspan.shapes import Labels, Num
 from outspan.text.backtranslation import read_cache
@@ -19,6 +20,8 @@ from outspan.text.segments import PAIR
 from outspan.text.token_files import tokenize
 from outspan.text.tokens import Encoded, Tokenizer, encode
 from outspan.transforms.table import TEXT_SETS, TEXT_TRANSFORMS
+
+Cached = tuple[Mapping[str, str | None] | None, Mapping[str, Json] | None]  # translations, and proposed words
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +109,16 @@ def _tokenized(
     train: bool,
     has_proposals: bool,
 ) -> Encoded:
-    translations = read_cache(Path(cache)) if cache else None
-    proposals = read_sentences(Path(cache), masked=True) if cache and (has_proposals or not translations) else None
-    translations = None if proposals and not translations else translations  # the cache has proposed words only
-    proposals = proposals if has_proposals else None
+    translations, proposals = read_cached(Path(cache), has_proposals=has_proposals) if cache else (None, None)
     options = {"length": length, "truncate": truncate, "cache": translations, "train": train, "wordnet": wordnet}
     tokenize_texts = tokenize if documents.stores_tokens else Tokenizer.__call__
     encoded = encode(documents, load_tokenizer(model), **options, proposals=proposals, tokenize=tokenize_texts)
     return replace(encoded, weights=documents.weights)
+
+
+def read_cached(path: Path, *, has_proposals: bool) -> Cached:
+    """Return the translations of a cache, and with `has_proposals` its proposed words; None for those that it does not have."""
+    translations = read_cache(path)
+    proposals = read_sentences(path, masked=True) if has_proposals or not translations else None
+    translations = None if proposals and not translations else translations  # an empty cache is refused by `encode`
+    return translations, (proposals or None) if has_proposals else None

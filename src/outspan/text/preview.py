@@ -2,17 +2,20 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from outspan import rng
+from outspan.files import expand_home
 from outspan.limits import check_whole
 from outspan.messages import shown
 from outspan.plan import Plan
-from outspan.text.documents import Documents
+from outspan.text.documents import Documents, read_cached
 from outspan.text.executor import Augmented, apply
 from outspan.text.models import load_tokenizer
 from outspan.text.segments import PAIR
@@ -27,25 +30,31 @@ Change = tuple[str, str, str]  # "equal", "replace", "delete" or "insert"; the o
 
 
 def transform_texts(
-    texts: Sequence[str],
+    texts: Collection[str],
     names: Sequence[str],
     levels: Sequence[float],
     *,
     model: str = "",
     tokenizer: Any = None,
     wordnet: str | None = None,
+    labels: Collection[Any] | None = None,
+    cache: Path | str | None = None,
     rows: Sequence[int] | None = None,
     seed: int = 0,
 ) -> list[str]:
     """Return texts after some transforms, in order. Each text has its own draws.
 
     Args:
-        texts: What is changed. Words are drawn from these texts, so pass many at once to `word_replacement`.
+        texts: What is changed: a list, an array or a pandas Series. Words are drawn from these texts, so pass many at once to
+            `word_replacement`.
         names: The transforms.
         levels: The level of each transform, in [0, 1].
         model: A Hub name or a folder whose tokenizer is used; "" makes one from the texts.
         tokenizer: A fast tokenizer of transformers, instead of `model`. One that ignores case or spaces returns texts without.
         wordnet: Folder of WordNet's database; None is where Debian installs it.
+        labels: The label of each text, for `protected_replacement`, which does not replace words that tell the label. To find
+            such words it needs many texts.
+        cache: File of `back_translation` and `masked_replacement`, as the recipe key.
         rows: The numbers of the texts, which determine their draws; None: 0, 1, … With `datasets.map(…, with_indices=True)`
             pass its indices, so that every batch has other draws.
         seed: The seed of all draws.
@@ -53,15 +62,81 @@ def transform_texts(
     >>> transform_texts(["I liked the film a lot."], ["keyboard_typos"], [1.0], seed=3) != ["I liked the film a lot."]
     True
     """
-    plan = _plan(names, levels, _count(texts, "texts"), rows, seed)
-    if isinstance(texts, str) or not texts or not all(map(is_whole_text, texts)):
-        raise ValueError("texts must be a list of strings that are not empty")
-    if any(PAIR in text for text in texts):
-        raise ValueError("pairs of texts cannot be shown: name one of the two columns")
+    options: dict[str, Any] = {"model": model, "tokenizer": tokenizer, "wordnet": wordnet, "labels": labels, "cache": cache}
+    check_steps(names, levels)
+    return prepare_texts(texts, names, **options).transform(names, levels, rows=rows, seed=seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Tokenized texts, to which transforms can be applied several times."""
+
+    split: Encoded = field(repr=False)
+    tokenizer: Tokenizer = field(repr=False)
+    has_labels: bool
+    has_cache: bool
+
+    def transform(
+        self,
+        names: Sequence[str],
+        levels: Sequence[float],
+        *,
+        rows: Sequence[int] | None = None,
+        seed: int = 0,
+        count: int | None = None,
+    ) -> list[str]:
+        """Return the first `count` texts after some transforms, None: all. The other arguments are as in `transform_texts`."""
+        count = len(self.split) if count is None else count
+        check_steps(names, levels)
+        _check_needs(names, has_labels=self.has_labels, has_cache=self.has_cache)
+        return decode(apply(_first(self.split, count), _plan(names, levels, count, rows, seed)), self.tokenizer)
+
+
+def prepare_texts(
+    texts: Collection[str],
+    names: Sequence[str],
+    *,
+    model: str = "",
+    tokenizer: Any = None,
+    wordnet: str | None = None,
+    labels: Collection[Any] | None = None,
+    cache: Path | str | None = None,
+) -> Prepared:
+    """Return tokenized texts for these transforms. The arguments are as in `transform_texts`."""
+    texts = check_texts(texts)
     own = adopt_tokenizer(tokenizer) if tokenizer is not None else load_tokenizer(model) if model else _make_tokenizer(texts)
-    documents = Documents(list(texts), torch.arange(len(texts)) % 2)
-    split = encode(documents, own, length=_LENGTH, wordnet=wordnet)
-    return decode(apply(_whole(split), plan), own)
+    documents = Documents(texts, _class_numbers(labels, len(texts)))
+    has_proposals = "masked_replacement" in names
+    cached = (None, None) if cache is None else read_cached(expand_home(cache), has_proposals=has_proposals)
+    split = encode(documents, own, length=_LENGTH, wordnet=wordnet, cache=cached[0], proposals=cached[1])
+    return Prepared(split, own, labels is not None, cache is not None)
+
+
+def check_texts(texts: Any) -> list[str]:
+    """Return texts as a list. Refuse pairs, and name the first text that is none."""
+    if isinstance(texts, str) or not hasattr(texts, "__len__") or not hasattr(texts, "__iter__"):
+        raise ValueError(f"texts must be a list of strings, got {shown(texts)}: pass a single text as [text]")
+    texts = list(texts)
+    if not texts:
+        raise ValueError("texts must be a list of strings, got an empty list")
+    for number, text in enumerate(texts):
+        if isinstance(text, str) and PAIR in text:
+            raise ValueError("pairs of texts cannot be shown: name one of the two columns")
+        if not is_whole_text(text):
+            raise ValueError(f"texts must be strings that are not empty, got {shown(text)} at position {number}: leave it out")
+    return texts
+
+
+def _class_numbers(labels: Any, count: int) -> torch.Tensor:
+    """Return the number of the class of each text; 0 without labels. Equal labels are a class."""
+    if labels is None:
+        return torch.zeros(count, dtype=torch.int64)
+    if isinstance(labels, str) or not hasattr(labels, "__len__") or len(labels) != count:
+        got = f"{len(labels)} of them" if hasattr(labels, "__len__") and not isinstance(labels, str) else shown(labels)
+        raise ValueError(f"labels must be one per text, got {got} for {count} texts")
+    names = [repr(label) for label in (labels.tolist() if hasattr(labels, "tolist") else labels)]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return torch.tensor([numbers[name] for name in names])
 
 
 def transform_tokens(
@@ -72,6 +147,7 @@ def transform_tokens(
     tokenizer: Any,
     length: int | None = None,
     wordnet: str | None = None,
+    labels: Collection[Any] | None = None,
     rows: Sequence[int] | None = None,
     seed: int = 0,
 ) -> dict[str, list[list[int]]]:
@@ -87,6 +163,7 @@ def transform_tokens(
         tokenizer: The fast tokenizer of transformers that made the tokens.
         length: Maximum number of tokens, with special tokens; None: that of the tokenizer.
         wordnet: As for `transform_texts`.
+        labels: As for `transform_texts`.
         rows: As for `transform_texts`.
         seed: The seed of all draws.
     """
@@ -95,12 +172,16 @@ def transform_tokens(
         raise ValueError("batch must have input_ids, such as tokenizer(texts) returns")
     if hasattr(ids, "ndim") and ids.ndim != 2:
         raise ValueError(f"input_ids must have shape [texts, tokens], got {list(ids.shape)}")
-    count = _count(ids, "input_ids")
+    if isinstance(ids, str) or not hasattr(ids, "__len__"):
+        raise ValueError(f"input_ids must be a list of lists of tokens, got {shown(ids)}")
+    check_steps(names, levels)
+    _check_needs(names, has_labels=labels is not None, has_cache=False)
+    count = len(ids)
     plan, own = _plan(names, levels, count, rows, seed), adopt_tokenizer(tokenizer)
     documents = read_ids(ids, batch.get("attention_mask"), own, column="input_ids")
     most = min(_LENGTH, tokenizer.model_max_length) if length is None else check_whole("length", length, 1)
-    split = encode_ids(documents, torch.arange(count) % 2, own, length=most, truncate="head", wordnet=wordnet)
-    done = Augmented(_whole(split), plan)
+    split = encode_ids(documents, _class_numbers(labels, count), own, length=most, truncate="head", wordnet=wordnet)
+    done = Augmented(_first(split, count), plan)
     pairs = zip(done.tokens.tolist(), done.lengths.tolist(), strict=True)
     changed = [[*own.before, *tokens[:size], *own.after] for tokens, size in pairs]
     out = {"input_ids": changed, "attention_mask": [[1] * len(tokens) for tokens in changed]}
@@ -109,8 +190,8 @@ def transform_tokens(
     return out
 
 
-def _plan(names: Sequence[str], levels: Sequence[float], count: int, rows: Sequence[int] | None, seed: int) -> Plan:
-    """Return the plan that applies these transforms to each text, with draws of its own."""
+def check_steps(names: Sequence[str], levels: Sequence[float]) -> None:
+    """Refuse transforms that are not those of texts, and levels that are not one number per transform."""
     if isinstance(names, str) or not isinstance(names, Sequence) or not isinstance(levels, Sequence):
         raise ValueError(f"names and levels must be lists, got {shown(names)} and {shown(levels)}")
     if len(names) != len(levels):
@@ -118,8 +199,20 @@ def _plan(names: Sequence[str], levels: Sequence[float], count: int, rows: Seque
     if wrong := [level for level in levels if not isinstance(level, Real)]:
         raise ValueError(f"levels must be numbers, got {shown(wrong[0])}")
     for name in names:
-        if find(name, TEXT_TRANSFORMS).needs in ("cache", "proposals"):
-            raise ValueError(f"{name} needs a cache of sentences, which is for training: it cannot be applied here")
+        find(name, TEXT_TRANSFORMS)
+
+
+def _check_needs(names: Sequence[str], *, has_labels: bool, has_cache: bool) -> None:
+    """Refuse transforms that need labels or a cache, without them."""
+    for name in names:
+        if TEXT_TRANSFORMS[name].needs in ("cache", "proposals") and not has_cache:
+            raise ValueError(f"{name} needs a cache of sentences: pass it to transform_texts with cache=, or with --cache")
+        if name == "protected_replacement" and not has_labels:
+            raise ValueError(f"{name} needs the labels of the texts: pass them with labels=, or with --label-column")
+
+
+def _plan(names: Sequence[str], levels: Sequence[float], count: int, rows: Sequence[int] | None, seed: int) -> Plan:
+    """Return the plan that applies these transforms to each text, with draws of its own."""
     if not isinstance(rows, Sequence | None):
         raise ValueError(f"rows must be a list of whole numbers, got {shown(rows)}")
     if rows is not None and len(rows) != count:
@@ -129,15 +222,9 @@ def _plan(names: Sequence[str], levels: Sequence[float], count: int, rows: Seque
     return Plan.of([list(names)] * count, levels=[list(levels)] * count, places=places)
 
 
-def _count(texts: Any, name: str) -> int:
-    if isinstance(texts, str) or not hasattr(texts, "__len__"):
-        raise ValueError(f"{name} must be a list of {'strings that are not empty' if name == 'texts' else 'lists of tokens'}")
-    return len(texts)
-
-
-def _whole(split: Encoded) -> Passages:
-    """Return all documents as one batch."""
-    return next(split.batches([torch.arange(len(split))], torch.device("cpu")))[0]
+def _first(split: Encoded, count: int) -> Passages:
+    """Return the first documents as one batch."""
+    return next(split.batches([torch.arange(count)], torch.device("cpu")))[0]
 
 
 def decode(tokens: torch.Tensor, tokenizer: Tokenizer) -> list[str]:

@@ -16,6 +16,7 @@ def predict(
     inputs: Any,
     *,
     device: str | torch.device | None = None,
+    skip_bad: int = 0,
     on_error: Callable[[ValueError], object] | None = None,
     on_batch: Callable[[Predicted], object] = lambda predicted: None,
 ) -> Predicted:
@@ -36,10 +37,13 @@ def predict(
             Folders are searched recursively.
         device: Where to compute. By default a GPU if there is one, otherwise the CPU. Afterwards the model of a loaded run is
             where it was before.
+        skip_bad: Leave out up to this number of rows without a text, with a warning, in each table.
         on_error: Called with the error of each unreadable file. The file is then skipped. By default the error is raised.
         on_batch: Called with each part of the result as soon as it is computed.
 
     Raises:
         ValueError: If the run cannot be loaded, or its model cannot take an input.
     """
-    return predict_inputs(as_trained(run), inputs, devices.find_device(device), on_error=on_error, on_batch=on_batch)
+    return predict_inputs(
+        as_trained(run), inputs, devices.find_device(device), skip_bad=skip_bad, on_error=on_error, on_batch=on_batch
+    )

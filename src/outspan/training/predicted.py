@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from outspan.data.inputs import Place, list_files, make_inputs, read_files
 from outspan.data.splits import Split
 from outspan.figures.markup import display
 from outspan.files import expand_home, write_lines, write_whole
+from outspan.limits import check_whole
 from outspan.models.evaluating import on_device
 from outspan.models.precision import in_precision
 from outspan.policies.objectives import objective_for
@@ -24,6 +25,7 @@ from outspan.transforms.normalize import Preprocess
 
 _SHOWN = 20  # inputs that a notebook shows
 _FILES_AT_ONCE = 256  # read before their classes are computed
+Record: TypeAlias = dict[str, Any]  # a line of the output
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,8 @@ class Predicted:
     class_names: tuple[str, ...]
     multi_label: bool = False  # whether an input can have several labels: then the probabilities do not sum to 1
     files: tuple[Path, ...] = ()  # the file of each sample, if the inputs are files
-    rows: tuple[int, ...] = ()  # the row of each sample in its table, counted from 1; 0 for a file that is one sample
+    rows: tuple[int, ...] = ()  # the row of each sample in its table or list, counted from 1; 0 for a file that is one sample
+    texts: tuple[str, ...] = ()  # the text of each sample, if the inputs are texts
 
     def __len__(self) -> int:
         """Return the number of inputs."""
@@ -66,29 +69,41 @@ class Predicted:
             rows.append((name, ", ".join(f"{label} {100 * value:.1f} %" for label, value in likely.items())))
         return display(["input", "most likely classes"], rows, f"{len(self):,} inputs, the first {len(shown)}")
 
+    def records(self, *, top: int | None = None, threshold: float = 0.5) -> list[Record]:
+        """Return for each input its place, the most likely class and the `top` highest probabilities, None: all.
+
+        If an input can have several labels, they are those above `threshold`, and with `top` only their probabilities.
+        """
+        whole = [dict(zip(self.class_names, values, strict=True)) for values in self.probabilities.tolist()]
+        labels = self.labels(threshold)
+        best = whole if top is None else labels if self.multi_label else self.top(top)
+        names = [[*row] for row in labels] if self.multi_label else self.classes
+        records = []
+        for i, (name, probabilities) in enumerate(zip(names, best, strict=True)):
+            file, row = str(self.files[i]) if self.files else "", self.rows[i] if self.rows else i + 1
+            record: Record = {"file": file, "row": row or None} | ({"text": self.texts[i]} if self.texts else {})
+            records.append(record | {"labels" if self.multi_label else "class": name, "probabilities": probabilities})
+        return records
+
     def save(self, path: Path | str, *, threshold: float = 0.5) -> None:
-        """Write a line per input to a .csv or .jsonl file: its file, its row, the most likely class and all probabilities.
+        """Write a line per input to a .csv or .jsonl file: its file, its row, its text if the inputs are texts, the most likely
+        class, and all probabilities.
 
         If an input can have several labels, a line has all classes above `threshold` (in .csv separated by ";") instead of one.
         """
-        path = expand_home(path)
-        places = zip(self.files or [""] * len(self), self.rows or range(1, len(self) + 1), strict=True)
-        column, names = ("labels", [[*row] for row in self.labels(threshold)]) if self.multi_label else ("class", self.classes)
-        lines = [
-            {"file": str(file), "row": row, column: name, "probabilities": dict(zip(self.class_names, values, strict=True))}
-            for (file, row), name, values in zip(places, names, self.probabilities.tolist(), strict=True)
-        ]
+        path, records = expand_home(path), self.records(threshold=threshold)
         suffix = path.suffix.lower()
         if suffix not in (".csv", ".jsonl"):
             raise ValueError(f"{path}: predictions are written as .csv or .jsonl, got {suffix or 'no suffix'!r}")
         if suffix == ".jsonl":
-            return write_lines(path, lines)
-        text = io.StringIO(newline="")
+            return write_lines(path, records)
+        text, places = io.StringIO(newline=""), ["file", "row"] + ["text"] * bool(self.texts)
+        column = "labels" if self.multi_label else "class"
         writer = csv.writer(text)
-        writer.writerow(["file", "row", column, *(f"p({name})" for name in self.class_names)])
-        for line in lines:
-            shown = ";".join(line[column]) if self.multi_label else line[column]
-            writer.writerow([line["file"], line["row"], shown, *line["probabilities"].values()])
+        writer.writerow([*places, column, *(f"p({name})" for name in self.class_names)])
+        for record in records:
+            shown = ";".join(record[column]) if self.multi_label else record[column]
+            writer.writerow([*(record[place] for place in places), shown, *record["probabilities"].values()])
         return write_whole(path, lambda partial: partial.write_text(text.getvalue(), encoding="utf-8", newline=""))
 
 
@@ -123,6 +138,7 @@ def predict_inputs(
     inputs: Any,
     device: torch.device,
     *,
+    skip_bad: int = 0,
     on_error: Callable[[ValueError], object] | None = None,
     on_batch: Callable[[Predicted], object] = lambda predicted: None,
 ) -> Predicted:
@@ -130,26 +146,34 @@ def predict_inputs(
     parts, objective = [], objective_for(multi_label=run.multi_label)
     with on_device(run.model, device) as model:
         model = in_precision(model, run.recipe.precision)
-        for split, places in _read(run, inputs, on_error or _raise):
+        for split, places in _read(run, inputs, on_error or _raise, skip_bad):
             probabilities = objective.probabilities(compute_logits(model, split, run.preprocess, device))
-            files, rows = tuple(place.file for place in places), tuple(place.row for place in places)
-            parts.append(Predicted(probabilities, run.classes, run.multi_label, files, rows))
+            parts.append(Predicted(probabilities, run.classes, run.multi_label, *_columns(places)))
             on_batch(parts[-1])
     if not parts:
         return Predicted(torch.zeros(0, len(run.classes)), run.classes, run.multi_label)
-    files, rows = tuple(path for part in parts for path in part.files), tuple(row for part in parts for row in part.rows)
-    return Predicted(torch.cat([part.probabilities for part in parts]), run.classes, run.multi_label, files, rows)
+    where = (tuple(value for part in parts for value in getattr(part, name)) for name in ("files", "rows", "texts"))
+    return Predicted(torch.cat([part.probabilities for part in parts]), run.classes, run.multi_label, *where)
 
 
-def _read(run: Predictor, inputs: Any, on_error: Callable[[ValueError], object]) -> Iterator[tuple[Split, Sequence[Place]]]:
+def _columns(places: Sequence[Place]) -> tuple[tuple[Path, ...], tuple[int, ...], tuple[str, ...]]:
+    """Return the files, the rows and the texts of places. Samples in memory have no files, and those of files no texts."""
+    files = tuple(place.file for place in places if place.file is not None)
+    return files, tuple(place.row for place in places), tuple(place.text for place in places if place.text is not None)
+
+
+def _read(
+    run: Predictor, inputs: Any, on_error: Callable[[ValueError], object], skip_bad: int
+) -> Iterator[tuple[Split, Sequence[Place]]]:
     """Return the inputs as splits, each with the places of its samples."""
-    split = make_inputs(inputs, run.noun, run.shape, run.recipe)
+    places, split = make_inputs(inputs, run.noun, run.shape, run.recipe)
     if split is not None:
-        yield split, ()
+        yield split, places
         return
-    files = list_files(_as_paths(inputs, run.noun), run.noun)
+    files, skip_bad = list_files(_as_paths(inputs, run.noun), run.noun), check_whole("skip_bad", skip_bad, 0)
     for start in range(0, len(files), _FILES_AT_ONCE):
-        readable, split = read_files(files[start : start + _FILES_AT_ONCE], run.noun, run.shape, run.recipe, on_error)
+        some = files[start : start + _FILES_AT_ONCE]
+        readable, split = read_files(some, run.noun, run.shape, run.recipe, on_error, skip_bad)
         if split is not None:
             yield split, readable
 

@@ -59,9 +59,10 @@ def describe(value: object) -> str:
 class _SampleType(NamedTuple):
     noun: str
     channel_axes: int  # the number of leading axes that are channels, with a mean and a std each
+    unit: str = ""  # of the last axis
 
 
-_SAMPLE_TYPES = {3: _SampleType("images", 1), 1: _SampleType("texts", 0)}  # by the number of axes of a sample
+_SAMPLE_TYPES = {3: _SampleType("images", 1), 1: _SampleType("texts", 0, " tokens")}  # by the number of axes of a sample
 
 
 def noun_of_shape(shape: Sequence[int]) -> str:
@@ -80,6 +81,15 @@ def channels_of_shape(shape: Sequence[int]) -> int:
     (3, 0)
     """
     return sum(shape[: _sample_type(shape).channel_axes])
+
+
+def describe_size(shape: Sequence[int]) -> str:
+    """Return the size of a sample in words.
+
+    >>> describe_size((3, 32, 32)), describe_size((512,))
+    ('3 x 32 x 32', '512 tokens')
+    """
+    return " x ".join(map(str, shape)) + _sample_type(shape).unit
 
 
 def _sample_type(shape: Sequence[int]) -> _SampleType:

@@ -134,7 +134,10 @@ def test_wrong_arguments_are_refused(digits, tmp_path, run):
         ((digits, "--format", "onxx"), "unknown format 'onxx', did you mean 'onnx'? (known: onnx, huggingface)"),
         ((tmp_path / "none",), "no such folder"),
         ((tmp_path / "empty",), "no complete checkpoint; pass a folder that `outspan train -o`"),
-        ((digits, "-o", tmp_path / "model.pt"), "model.pt: must be a .onnx file"),
+        (
+            (digits, "-o", tmp_path / "model.pt"),
+            "model.pt: must be a .onnx file; a folder for transformers or timm is written with --format huggingface",
+        ),
     ):
         assert message in run("export", *arguments, code=2)
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outspan import Plan, apply, rng, uniform
+from outspan import Plain, Plan, apply, rng, uniform
 from outspan.text import executor
 from outspan.text.backtranslation import read_cache
 from outspan.text.documents import Documents
@@ -177,9 +177,21 @@ def test_missing_caches_and_wrong_options_are_refused(tokenizer):
         split_of(reviews(1), tokenizer, truncate="middle")
 
 
-def test_images_are_refused_by_the_preprocess_of_text(unchecked):
-    with pytest.raises(ValueError, match=r"PadTokens is for texts, got torch.uint8 .*: use Normalize for images"):
-        PadTokens()(torch.zeros(1, 3, 2, 2, dtype=torch.uint8))
+@pytest.mark.parametrize(
+    ("inputs", "got"),
+    [
+        (torch.zeros(1, 3, 2, 2, dtype=torch.uint8), "torch.uint8"),
+        (torch.zeros(1, 8, dtype=torch.int64), "torch.int64"),
+        (["a film"], "a list of str"),
+    ],
+)
+def test_other_inputs_than_tokenized_texts_are_refused(unchecked, inputs, got):
+    policy = Plain(uniform(1, transforms=("word_swap",)), classes=2, preprocess=PadTokens())
+    message = (
+        rf"PadTokens is for batches of tokenized texts, got {got}.*: pass train.inputs\(batch\).*; for images use Normalize"
+    )
+    with pytest.raises(ValueError, match=message):
+        policy(inputs, torch.tensor([0]), step=0)
 
 
 def test_an_operation_is_added_by_a_function_and_a_line_of_the_table(tokenizer, monkeypatch):

@@ -14,7 +14,7 @@ from outspan.text.documents import Documents
 from outspan.text.executor import PadTokens, apply
 from outspan.text.masked import MaskedModel, propose_words
 from outspan.text.segments import sentences
-from outspan.text.tokenized import adopt_tokenizer
+from outspan.text.tokenized import adopt_tokenizer, tokenize
 from outspan.text.tokens import encode
 from reviews import WORDS, write_model
 
@@ -87,6 +87,17 @@ def test_level_zero_changes_nothing_and_replay_is_exact(tokenizer, proposed):
         assert [token for token in row.tolist() if token] == [token for token in changed[source].tolist() if token]
     zero = Plan.of([["masked_replacement"]] * 2, levels=[[0.0]] * 2)
     assert torch.equal(apply(passages, zero), plain)
+
+
+def test_columns_of_texts_take_the_cache(tokenizer, mask_model, proposed, unchecked):
+    own, columns = transformers.AutoTokenizer.from_pretrained(mask_model), {"text": TEXTS, "label": [0, 1]}
+    data = tokenize(columns, own, length=64, cache=proposed)
+    plan = Plan.of([["masked_replacement"]] * 2, levels=[[1.0]] * 2)
+    result = apply(data.inputs(data.collate([data[0], data[1]])), plan)
+    assert torch.equal(result, apply(batch_of(TEXTS, tokenizer, proposed), plan))
+    assert not torch.equal(result, PadTokens()(data.inputs(data.collate([data[0], data[1]]))))
+    with pytest.raises(ValueError, match="cache is for columns of texts, got tokens in the column 'input_ids'"):
+        tokenize({**columns, **own(TEXTS)}, own, length=64, text="input_ids", cache=proposed)
 
 
 def test_only_proposed_words_are_inserted_at_their_places(tokenizer, proposed):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 import torch
@@ -72,7 +73,9 @@ def test_operations_stay_within_each_part(own):
 def test_wrong_pairs_are_refused(unchecked):
     own = build("byte-level BPE")
     wrong = {"premise": ["a", "b", "c"], "hypothesis": ["a", None, " "], "label": [0, 1, 0]}
-    with pytest.raises(ValueError, match=r"must have texts, got .* in row 1; 2 of 3 rows have none \(1, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"column 'hypothesis' must have texts, got None in row 1; 2 of 3 rows have none \(1, 2\)"
+    ):
         tokenize(wrong, own, length=16, text=("premise", "hypothesis"))
     with pytest.raises(ValueError, match="no column 'other'"):
         tokenize(wrong, own, length=16, text=("premise", "other"))
@@ -97,7 +100,7 @@ def table(tmp_path):
     return tmp_path / "pairs.csv"
 
 
-def test_a_run_on_a_table_predicts_and_is_exported(table, tiny_model, tmp_path, run, unchecked, one_thread):
+def test_a_run_on_a_table_predicts_and_is_exported(table, tiny_model, tmp_path, run, monkeypatch, unchecked, one_thread):
     columns = ("--set", "text_column=premise,hypothesis", "--set", "length=48", "--device", "cpu")
     keys = (
         "--set",
@@ -128,6 +131,12 @@ def test_a_run_on_a_table_predicts_and_is_exported(table, tiny_model, tmp_path, 
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     model, tokenizer = (one.from_pretrained(tmp_path / "model") for one in (AutoModelForSequenceClassification, AutoTokenizer))
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "Size of a sample: 48 tokens." in card
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    exec(re.search(r"```python\n(.*?)```", card, re.DOTALL)[1], scope)  # noqa: S102, the code of the card
+    assert {*scope["tokens"]["token_type_ids"][0].tolist()} == {0, 1}
     inputs = tokenizer(rows[0]["premise"], rows[0]["hypothesis"], return_tensors="pt", truncation=True)
     assert {*inputs["token_type_ids"][0].tolist()} == {0, 1}
     assert torch.allclose(model(**inputs).logits.softmax(1), result.probabilities[:1], atol=1e-4)

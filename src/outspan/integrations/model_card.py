@@ -10,6 +10,7 @@ from types import MappingProxyType
 import torch
 
 from outspan.config import write_recipe
+from outspan.shapes import describe_size
 from outspan.training import compositions
 from outspan.training.evaluate import Evaluation, LabelEvaluation
 from outspan.training.trained import Trained
@@ -32,7 +33,7 @@ model = timm.create_model("local-dir:NAME", pretrained=True).eval()  # after an 
 
 tokenizer = AutoTokenizer.from_pretrained("NAME")  # this folder; after an upload: "USER/NAME"
 model = AutoModelForSequenceClassification.from_pretrained("NAME")
-tokens = tokenizer(["A text."], truncation=True, padding=True, return_tensors="pt")
+tokens = tokenizer(TEXTS, truncation=True, padding=True, return_tensors="pt")
 print(model(**tokens).logits.PROBABILITIES)
 """,
     }
@@ -40,6 +41,7 @@ print(model(**tokens).logits.PROBABILITIES)
 # The metric, and for the Python code the likely classes and the probabilities.
 _SINGLE_LABEL = "accuracy", "top(3)", "softmax(1)"
 _MULTI_LABEL = "mAP", "labels(0.5)", "sigmoid()"
+_SINGLE_TEXT, _PAIR = '["A text."]', '["A text."], ["The second text of the pair."]'
 _OF_EVERY_RUN = {
     "epoch",
     "step",
@@ -56,18 +58,25 @@ def write_card(run: Trained, name: str, library: str, evaluation: Evaluation | L
     metric, likely, probabilities = _MULTI_LABEL if run.multi_label else _SINGLE_LABEL
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     header = f"---\nlibrary_name: {library}\npipeline_tag: {task}\ntags:\n- outspan\n- {task}\nmetrics:\n- {metric}\n---\n"
-    use = _USE[library].replace("LIKELY", likely).replace("PROBABILITIES", probabilities).replace("NAME", _plain(name))
+    texts = _PAIR if "," in recipe.text_column else _SINGLE_TEXT
+    use = (
+        _USE[library]
+        .replace("LIKELY", likely)
+        .replace("TEXTS", texts)
+        .replace("PROBABILITIES", probabilities)
+        .replace("NAME", _plain(name))
+    )
     several = ", of which a sample can have several" if run.multi_label else ""
     average = f" The weights are an exponential moving average with decay {recipe.ema:g}." if recipe.ema else ""
     average += f" They are those of the best epoch by validation, after step {run.step:,}." if run.is_best else ""
     unfinished = "" if run.is_finished or run.is_best else f" The run is not finished: this is step {run.step:,}."
-    size = " x ".join(map(str, run.shape))
     parts = [
         f"{header}\n# {_cell(name)}\n",
         f"A classifier of {run.noun} with {len(run.classes)} classes{several}: model {_cell(recipe.model)}, "
         f"{parameters:,} parameters, trained with outspan {version('outspan')} and torch {torch.__version__}.\n",
         f"## Use\n\n```python\n{use}```\n",
-        f"## Data\n\nTrained on {run.train_count:,} {run.noun} of {_cell(recipe.data)}. Size of a sample: {size}.\n",
+        f"## Data\n\nTrained on {run.train_count:,} {run.noun} of {_cell(recipe.data)}. "
+        f"Size of a sample: {describe_size(run.shape)}.\n",
         f"## Accuracy\n\n{_cell(result)}\n",
         *([] if evaluation is None else [_class_table(evaluation)]),
         f"## Training\n\nSeed {recipe.seed}, {run.steps:,} steps.{average}{unfinished} The recipe (other keys have "

@@ -111,7 +111,9 @@ def export_onnx(run: Trained, path: Path, splits: Data | None) -> tuple[tuple[st
     A model that ONNX cannot represent, or whose file gives other probabilities, raises a ValueError, and no file is written.
     """
     if path.suffix != ".onnx" or path.is_dir():
-        raise ValueError(f"{path}: must be a .onnx file")
+        raise ValueError(
+            f"{path}: must be a .onnx file; a folder for transformers or timm is written with --format huggingface"
+        )
     for package in _PACKAGES:
         try:
             import_module(package)

@@ -19,7 +19,11 @@ def gallery_page(name: str, text: str, examples: Iterable[tuple[str, float, str,
     for transform, some in groupby(examples, key=lambda example: example[0]):
         shown = []
         for _, level, changed, problem in some:
-            shown += [paragraph(problem, kind="missing")] if problem else [f"Level {level:g}", highlight_changes(text, changed)]
+            shown += (
+                [paragraph(problem, kind="missing")]
+                if problem
+                else [paragraph(f"Level {level:g}"), highlight_changes(text, changed)]
+            )
         about = (TEXT_TRANSFORMS[transform].function.__doc__ or "").splitlines()[0]
         blocks.append(subsection(transform, paragraph(about, kind="muted"), shown))
     original = subsection("Original", element("blockquote", shorten(text)))

@@ -9,6 +9,7 @@ from outspan.reporting.chosen import show_chosen
 from outspan.reporting.page import charts, missing, paragraph, subsection
 from outspan.reporting.runs import Detail, RunResult, find_comparison
 from outspan.reporting.wrong import show_wrong
+from outspan.shapes import describe_size
 from outspan.training.evaluate import METRIC_NAMES, Evaluation, LabelEvaluation
 from outspan.training.validation import BEST_METRICS, find_metric
 
@@ -197,7 +198,7 @@ def _recipe(run: RunResult) -> Markup:
         rows = [
             ("folder", run.folder),
             ("training samples", f"{data['train']:,}"),
-            ("shape of a sample", " x ".join(map(str, data["shape"]))),
+            ("shape of a sample", describe_size(data["shape"])),
             ("classes", f"{len(data['classes']):,}"),
             ("SHA-256 of the training data", data.get("train_digest", "")),
             ("SHA-256 of the test data", data.get("test_digest", "")),

@@ -141,7 +141,8 @@ class PadTokens:
     def check(self, inputs: object) -> None:
         """Raise a ValueError unless the inputs are a batch of documents."""
         if not isinstance(inputs, Passages):
-            raise ValueError(f"PadTokens is for texts, got {describe(inputs)}: use Normalize for images")
+            how = "pass train.inputs(batch), where train is what outspan.text.tokenize returns; for images use Normalize"
+            raise ValueError(f"PadTokens is for batches of tokenized texts, got {describe(inputs)}: {how}")
 
 
 def _positions(split: Encoded, documents: np.ndarray, sentences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from outspan.files import expand_home
 from outspan.limits import check_whole
 from outspan.messages import first_line, shown
-from outspan.text.documents import Documents
+from outspan.text.documents import Documents, read_cached
 from outspan.text.pairs import part_types
 from outspan.text.segments import PAIR
 from outspan.text.token_ids import encode_ids
@@ -81,6 +83,7 @@ def tokenize(
     label: str = "label",
     truncate: str = "head",
     wordnet: str | None = None,
+    cache: Path | str | None = None,
 ) -> TokenizedTexts:
     """Tokenize the texts of a data set for training with augmentation.
 
@@ -93,6 +96,8 @@ def tokenize(
         label: Column of the class indices.
         truncate: The part of a longer text that is kept: "head", "tail" or "head+tail".
         wordnet: Folder of WordNet's database; None is where Debian installs it.
+        cache: File of `back_translation` and `masked_replacement`, for columns of texts: what `outspan.text.backtranslate` and
+            `propose_words` write.
     """
     check_whole("length", length, 1)
     if not isinstance(wordnet, str | None):
@@ -105,10 +110,12 @@ def tokenize(
         raise ValueError("the data set has no rows")
     options = {"length": length, "truncate": truncate, "wordnet": wordnet}
     if contents[0] is None or isinstance(contents[0], str):
-        present = [is_whole_text(one) for one in contents]
-        _check_present(contents, present, f"column {text!r} must have texts")
-        contents = contents if isinstance(text, tuple) else [one.replace(PAIR, " ") for one in contents]
-        return TokenizedTexts(encode(Documents(contents, _class_indices(label, labels)), own, **options))
+        contents = contents if isinstance(text, tuple) else _whole_texts(contents, text)
+        translations, proposals = (None, None) if cache is None else read_cached(expand_home(cache), has_proposals=True)
+        documents = Documents(contents, _class_indices(label, labels))
+        return TokenizedTexts(encode(documents, own, **options, cache=translations, proposals=proposals))
+    if cache is not None:
+        raise ValueError(f"cache is for columns of texts, got tokens in the column {text!r}: name the column of the texts")
     masks = _values(data, "attention_mask") if "attention_mask" in _names(data) else None
     documents = read_ids(contents, masks, own, column=str(text))
     _check_present(contents, [bool(tokens) for tokens in documents], f"column {text!r} must have tokens besides special ones")
@@ -116,14 +123,20 @@ def tokenize(
 
 
 def _pairs(data: Any, columns: tuple[str, str]) -> list[str]:
-    """Return the texts of two columns as pairs; an empty string for a text that is missing."""
+    """Return the texts of two columns as pairs."""
     if not isinstance(columns, tuple) or len(columns) != 2:
         raise ValueError(f"text must be a column, or a tuple of two columns for pairs, got {shown(columns)}")
     first, second = (_values(data, name) for name in columns)
     if len(first) != len(second):
         raise ValueError(f"the columns must be equally long, got {len(first)} and {len(second)} texts")
-    both = ([one if isinstance(one, str) else "" for one in pair] for pair in zip(first, second, strict=True))
-    return [PAIR.join(part.replace(PAIR, " ") for part in pair) for pair in both]
+    parts = (_whole_texts(values, name) for values, name in zip((first, second), columns, strict=True))
+    return [PAIR.join(pair) for pair in zip(*parts, strict=True)]
+
+
+def _whole_texts(values: Sequence[Any], column: str) -> list[str]:
+    """Return the texts of a column. All that are empty or no text are named in one error."""
+    _check_present(values, [is_whole_text(value) for value in values], f"column {column!r} must have texts")
+    return [value.replace(PAIR, " ") for value in values]
 
 
 def is_whole_text(value: Any) -> bool:

@@ -63,7 +63,7 @@ class Predicted:
     def _repr_html_(self) -> str:
         """Return the most likely classes of the first inputs, for notebooks."""
         shown = Predicted(self.probabilities[:_SHOWN], self.class_names, self.multi_label)
-        names = [str(path) for path in self.files[:_SHOWN]] or list(map(str, range(len(shown))))
+        names = [*map(str, self.files[:_SHOWN])] or [*self.texts[:_SHOWN]] or [*map(str, range(len(shown)))]
         rows = []
         for name, likely in zip(names, shown.top(3), strict=True):
             rows.append((name, ", ".join(f"{label} {100 * value:.1f} %" for label, value in likely.items())))

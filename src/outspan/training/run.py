@@ -18,6 +18,7 @@ from outspan.files import write_lines, write_whole
 from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
 from outspan.policies.weighting import weigh
+from outspan.shapes import describe_size
 from outspan.training import Diverged, checkpoint, compositions
 from outspan.training.examples import Example, make_examples
 from outspan.training.freezing import is_frozen, set_training
@@ -160,7 +161,6 @@ class Run:
         splits, data, recipe = self.setup.splits, self.provenance.data, self.recipe
         validation = "" if splits.validation is None else f", {len(splits.validation):,} for validation"
         samples = f"{data.train:,} train and {len(splits.test):,} test {splits.train.noun}{validation}"
-        size = " x ".join(map(str, data.shape))
         parameters = sum(parameter.numel() for parameter in self.state.model.parameters())
         policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
         changed = changed_keys(Recipe(), recipe)
@@ -172,7 +172,7 @@ class Run:
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         resuming += f"; {self.out} has no checkpoint yet, starting again" if self._starts_again else ""
         model = f"model {recipe.model}, {parameters:,} parameters"
-        about = f"{fold}{samples}, {len(data.classes)} classes, {size}; {model}; policy {policy}"
+        about = f"{fold}{samples}, {len(data.classes)} classes, {describe_size(data.shape)}; {model}; policy {policy}"
         return f"{about}; device {self.device.type}{processes}{resuming}"
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Tensor]]:

@@ -62,7 +62,7 @@ def make_run(data: Data, model: str, folder: Path, device: torch.device) -> outs
 
 
 def measure(payload: Path, count: int) -> dict[str, Any]:
-    """Return the seconds of both for a table of reviews, or of their sentences, with `count` rows, and how many classes are the same."""
+    """Return the seconds of both for a table of `count` reviews, or of their sentences, and how many classes are the same."""
     name = next(name for name in SETS if (payload / f"{name}.json.bz2").exists())
     data, device = read_set(payload / f"{name}.json.bz2"), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = str((payload / "model").resolve())

@@ -16,7 +16,7 @@ from outspan.data.decode import Pixels, read_fitted
 from outspan.data.folders import SUFFIXES, files_below
 from outspan.data.splits import InMemory, Samples, Split
 from outspan.data.table_labels import text_columns
-from outspan.data.tables import is_table, read_text
+from outspan.data.tables import TABLES, is_table, read_text
 from outspan.data.text_rows import find_text_table, read_text_column
 from outspan.messages import shown
 from outspan.text.documents import Documents
@@ -97,7 +97,7 @@ def _convert_texts(inputs: Any, shape: tuple[int, ...]) -> list[str] | None:
 
 def _is_file(text: str) -> bool:
     """Return whether a text is the name of a file that `predict` would read."""
-    has_suffix = len(text) < _LONGEST_NAME and (is_table(Path(text)) or text.lower().endswith(".txt"))
+    has_suffix = len(text) < _LONGEST_NAME and text.lower().endswith((*TABLES, ".txt"))
     return has_suffix and Path(text).is_file()
 
 

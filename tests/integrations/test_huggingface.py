@@ -74,6 +74,26 @@ def test_the_card_has_data_recipe_accuracy_and_compositions(digits, tmp_path):
     assert f"| none | {100 * sum(unchanged) / 3:.2f} | {100 * unchanged[-1]:.2f} |" in card
 
 
+@pytest.fixture
+def run_code(monkeypatch, capsys):
+    """Return a function that runs the code of a model card and returns what it prints."""
+
+    def execute(folder) -> str:
+        monkeypatch.chdir(folder.parent)
+        code = re.search(r"```python\n(.*?)```", read_card(folder), re.DOTALL)
+        capsys.readouterr()
+        exec(code[1], {})  # noqa: S102
+        return capsys.readouterr().out
+
+    return execute
+
+
+def test_the_code_of_the_card_runs(digits, tmp_path, run_code):
+    result = outspan.export(digits, tmp_path / "my-model", format="huggingface", splits=few())
+    outspan.write_image(few().test.images, tmp_path / "photo.jpg")
+    assert run_code(result.path) == f"{outspan.predict(digits, ['photo.jpg']).top(3)}\n"
+
+
 def test_names_are_escaped_and_folders_of_the_machine_are_not_published(tiny, tmp_path):
     from outspan.data.sets import load
 
@@ -175,7 +195,7 @@ def test_damaged_folders_are_refused(digits, tmp_path):
 
 
 @pytest.mark.parametrize(("truncate", "truncates_before"), [("head", True), ("tail", True), ("tail", False)])
-def test_transformers_gives_the_probabilities_of_the_run(truncate, truncates_before, tmp_path, tiny_model):
+def test_transformers_gives_the_probabilities_of_the_run(truncate, truncates_before, tmp_path, tiny_model, run_code):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     if not truncates_before:  # a tokenizer whose file does not tell the side that is cut off, as most
@@ -204,6 +224,7 @@ def test_transformers_gives_the_probabilities_of_the_run(truncate, truncates_bef
     card = read_card(folder)
     assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: text-classification\n")
     assert "| good | 12 |" in card
+    assert sum(map(float, re.findall(r"0\.\d+", run_code(folder)))) == pytest.approx(1, abs=1e-3)
     for file in folder.iterdir():
         assert str(tmp_path).encode() not in file.read_bytes(), file.name
         assert str(tiny_model.parent).encode() not in file.read_bytes(), file.name

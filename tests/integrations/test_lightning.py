@@ -214,6 +214,10 @@ def bf16() -> outspan.Normalize:
     ("policy", "message"),
     [
         (outspan.natural(), r"policy must be a policy .*: outspan.Plain\(proposal, classes=10, preprocess=normalize\) makes"),
+        (
+            outspan.dropin.RandAugment(seed=0),
+            r"policy must be a policy .* RandAugment\(.*, a drop-in transform: .* outspan.Plain\(outspan.randaugment\(",
+        ),
         (outspan.Plain, "policy must be a policy such as outspan.Plain"),
         ("auto", r"policy must be a policy such as outspan.Plain\(...\), got 'auto'"),
     ],
@@ -261,3 +265,15 @@ def test_wrong_batches_and_modules_are_refused(tmp_path, unchecked):
 def test_the_state_of_another_policy_is_refused():
     with pytest.raises(ValueError, match="the state of a policy that learns, and policy is Plain: pass the same policy"):
         Augment(plain()).load_state_dict(auto(12).state_dict())
+
+
+def test_a_checkpoint_without_the_state_of_the_policy_is_refused(tmp_path):
+    options = {"callbacks": [ModelCheckpoint(tmp_path, filename="first")], "enable_checkpointing": True, "max_epochs": 1}
+    fit(Module(), Augment(plain()), tmp_path, **options)
+    module = Module(learns=True)
+    with pytest.raises(ValueError, match="the checkpoint has no state of a policy that learns, and policy is Auto: pass the"):
+        fit(module, Augment(auto(12)), tmp_path, checkpoint=tmp_path / "first.ckpt")
+    assert "on_after_batch_transfer" not in vars(module)
+    trainer = lightning.Trainer(callbacks=[Augment(auto(12))], **QUIET)
+    trainer.validate(module, DataLoader(TensorDataset(IMAGES, LABELS)), ckpt_path=tmp_path / "first.ckpt")
+    assert module.validated

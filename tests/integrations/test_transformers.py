@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -209,6 +210,22 @@ def test_wrong_columns_are_refused(unchecked, tiny_model):
         ValueError, match=r"column 'image' must have Pillow images or uint8 tensors \[3, 8, 8\], got torch.float"
     ):
         ImageCollator((8, 8))([{"image": IMAGES[0].float(), "label": 0}])
+    for image, advice in (
+        (None, r"got NoneType: remove these rows, data.filter\("),
+        ("cat.png", r"got str: decode the files, data.cast_column\('image', datasets.Image\(\)\)"),
+        (IMAGES[0].numpy(), r"got ndarray: remove the format, data.with_format\(None\)"),
+        (IMAGES[0, :, 1:], r"got torch.uint8 \[3, 7, 8\]: .* or resize in the transform"),
+        (7, r"got int: name the column of images, ImageCollator\(\(8, 8\), image=...\)"),
+    ):
+        with pytest.raises(ValueError, match=advice):
+            ImageCollator((8, 8))([{"image": image, "label": 0}])
+    for label in (1.7, torch.tensor(1.0), "cat", None, [0, 1]):
+        with pytest.raises(
+            ValueError, match=r"column 'label' must have class indices, got .*: .* data.class_encode_column\('lab"
+        ):
+            ImageCollator((8, 8))([{"image": IMAGES[0], "label": label}])
+    labels = [{"image": IMAGES[0], "label": label} for label in (2, True, torch.tensor(3), LABELS.numpy()[4])]
+    assert ImageCollator((8, 8))(labels)["labels"].tolist() == [2, 1, 3, 4]
     columns = {"text": ["a film", 3], "stars": [0, "good"]}
     with pytest.raises(ValueError, match=r"the data set has no column 'label' \(columns: text, stars\): .* pass one split"):
         tokenize(columns, tokenizer, length=16)
@@ -238,8 +255,8 @@ def test_columns_that_are_formatted_as_tensors(tiny_model):
 def test_tokens_and_models_without_a_mask_are_refused(tmp_path, unchecked, tiny_model):
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tiny_model)
     tokens = [{"input_ids": torch.tensor([2, 5, 3]), "labels": 0}] * 8
-    with pytest.raises(ValueError, match=r"train_dataset must be TokenizedTexts, got list: .*text.tokenize\(data"):
-        AugmentedTrainer(model, arguments(tmp_path), train_dataset=tokens, policy=plain()).train()
+    with pytest.raises(ValueError, match=r"train_dataset must be TokenizedTexts, got list: .*outspan.transformers.tokenize\("):
+        AugmentedTrainer(model, arguments(tmp_path), train_dataset=tokens, policy=plain())
     scored = {"candidates": 2, "preprocess": outspan.text.PadTokens()}
     proposal = outspan.uniform(1, transforms=("switchout",))
     with pytest.raises(ValueError, match=r"Uncertain would score texts without a mask: pass outspan.text.Classifier\(model"):
@@ -294,6 +311,35 @@ def test_wrong_policies_and_batches_are_refused(tmp_path, unchecked):
     args = arguments(tmp_path, remove_unused_columns=False)
     with pytest.raises(ValueError, match=r"the batch has no 'pixel_values', which the model takes \(elements: image, labels\)"):
         AugmentedTrainer(Model(), args, train_dataset=other, policy=plain()).train()
+    other = StackDataset(pixel_values=IMAGES, y=LABELS)
+    with pytest.raises(
+        ValueError, match=r"the batch has no 'labels', .* \(elements: pixel_values, y\): name .* 'label', with ren"
+    ):
+        AugmentedTrainer(Model(), args, train_dataset=other, policy=plain()).train()
+    with pytest.raises(
+        ValueError, match=r"policy must be a policy .* RandAugment\(.*, a drop-in .*outspan.Plain\(outspan.randaug"
+    ):
+        AugmentedTrainer(Model(), args, train_dataset=DATA, policy=outspan.dropin.RandAugment(seed=0))
+
+
+def test_a_policy_for_another_number_of_classes_is_refused(tmp_path, unchecked, tiny_model):
+    message = "classes must be {0}, the number of labels of the model, got 20: pass classes={0} to the policy, or num_labels=20"
+    proposal = outspan.uniform(1, transforms=("switchout",))
+    of_texts = outspan.Plain(proposal, classes=20, preprocess=outspan.text.PadTokens())
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tiny_model)
+    with pytest.raises(ValueError, match=message.format(2)):
+        AugmentedTrainer(model, arguments(tmp_path), policy=of_texts)
+    policy = outspan.Plain(outspan.uniform(2), classes=20)
+    trainer = AugmentedTrainer(Model(), arguments(tmp_path), train_dataset=DATA, policy=policy)  # a model of the user
+    with pytest.raises(ValueError, match=message.format(5)):
+        trainer.train()
+
+
+def test_a_checkpoint_without_the_state_of_the_policy_is_refused(tmp_path):
+    args = arguments(tmp_path, save_strategy="steps", save_steps=4)
+    AugmentedTrainer(Model(), args, train_dataset=DATA, policy=plain()).train()
+    with pytest.raises(ValueError, match="the checkpoint has no state of a policy that learns, and policy is Auto: pass the"):
+        AugmentedTrainer(Model(), args, train_dataset=DATA, policy=auto(12)).train(str(tmp_path / "checkpoint-4"))
 
 
 def test_data_that_does_not_fit_is_refused_before_training(tmp_path, unchecked, tiny_model):
@@ -310,6 +356,10 @@ def test_data_that_does_not_fit_is_refused_before_training(tmp_path, unchecked, 
         build(split, plain())
     with pytest.raises(ValueError, match="train_dataset must be one split, got dict of train, test: pass one of them"):
         build({"train": split, "test": split}, plain())
+    for evaluated, name in ((split, "eval_dataset"), ({"": DATA, "test": split}, r"eval_dataset\['test'\]")):
+        with pytest.raises(ValueError, match=rf"{name} has no column 'pixel_values' \(columns: image, label\): pass data_col"):
+            build(DATA, plain(), eval_dataset=evaluated)
+    assert build(split, plain(), eval_dataset=split, data_collator=ImageCollator((8, 8))).eval_dataset is split
     grey = outspan.Plain(outspan.natural(), classes=5, preprocess=outspan.Normalize((0.5,), (0.5,)))
     with pytest.raises(
         ValueError, match=r"must have 3 means.*, got 1: pass ImageCollator\(size, channels=1\), or .* with 3 means"
@@ -322,6 +372,15 @@ def test_data_that_does_not_fit_is_refused_before_training(tmp_path, unchecked, 
     words = outspan.Plain(outspan.uniform(1, transforms=("switchout",)), classes=2)
     with pytest.raises(ValueError, match=r"needs a preprocess.* pass Plain\(..., preprocess=outspan.text.PadTokens\(\)\)"):
         build(texts, words, model)
+    padded = replace(words, preprocess=outspan.text.PadTokens())
+    split.column_names = ("text", "label")
+    for data in (split, None):  # before they are tokenized
+        with pytest.raises(ValueError, match=r"train_dataset must be TokenizedTexts|eval_dataset has no column 'input_ids'"):
+            build(data, padded, model, eval_dataset=split)
+    with pytest.raises(
+        ValueError, match="eval_dataset must have the tokens of your own data set, got TokenizedTexts: tokenize"
+    ):
+        build(texts, padded, model, eval_dataset=texts)
 
 
 def test_a_missing_package_is_named(monkeypatch):

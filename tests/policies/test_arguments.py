@@ -16,8 +16,10 @@ from outspan.policies.proposals import any_of, sequence
 from outspan.policies.published import augmix, cutmix, mixup, trivialaugment
 from outspan.policies.sampler import draw_together, merge
 from outspan.policies.steps import Schedule, Step
+from outspan.text.executor import PadTokens
 
 MODEL = torch.nn.Linear(1, 1)
+TEXT, FLIP = uniform(1, transforms=("switchout",)), sequence(Step("horizontal_flip"))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,19 @@ MODEL = torch.nn.Linear(1, 1)
         (lambda: Plain(mixup(), classes=2, same_class="0.5"), "same_class must be a number, got '0.5'"),
         (lambda: Plain(mixup(), classes=2, same_class=True), "same_class must be a number, got True"),
         (lambda: Uncertain(MODEL, uniform(), defaults=["flip"]), r"defaults must be a proposal or one of .*, got \['flip'\]"),
+        (
+            lambda: Plain(natural(), classes=2, preprocess=PadTokens()),
+            "transform 'auto_contrast' is not for texts, and preprocess is PadTokens: use those of texts",
+        ),
+        (lambda: Auto(natural(), epochs=6, steps=9, classes=2, preprocess=PadTokens()), "transform 'auto_contrast' is not for"),
+        (
+            lambda: Auto(TEXT, epochs=6, steps=9, weak=FLIP, classes=2, preprocess=PadTokens()),
+            "'horizontal_flip' is not for texts",
+        ),
+        (
+            lambda: Uncertain(MODEL, Schedule((TEXT, mixup()), (3,)), preprocess=PadTokens()),
+            "transform 'mixup' is not for texts",
+        ),
         (lambda: Adversarial(update_every="1", classes=2), "update_every must be a whole number, got '1'"),
     ],
 )

@@ -360,7 +360,7 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
         with pytest.raises(ValueError, match=r"images must be a uint8 tensor with values from 0 to 255, got torch.int64"):
             policy(images.long(), labels, step=0)
     with pytest.raises(ValueError, match=r"PadTokens is for .*, got torch.uint8 \[4, 3, 8, 8\]: .* for images use Normalize"):
-        Plain(uniform(), classes=2, preprocess=PadTokens())(images, labels, step=0)
+        Plain(uniform(1, transforms=("switchout",)), classes=2, preprocess=PadTokens())(images, labels, step=0)
     with pytest.raises(ValueError, match="preprocess must have one mean per channel, got 1 for 3 channels"):
         Plain(uniform(), classes=2, preprocess=Normalize((0.5,), (0.5,)))(images, labels, step=0)
     for output, description in (({}, "dict"), (torch.zeros(16, 2, 1), r"a tensor \[16, 2, 1\]")):

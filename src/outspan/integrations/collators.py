@@ -1,9 +1,11 @@
 """Columns of a data set as batches for a trainer of Hugging Face: images as bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -40,7 +42,7 @@ class ImageCollator:
     def __call__(self, samples: Sequence[Any]) -> dict[str, Tensor]:
         """Return the batch of some samples, each a dictionary of its columns."""
         images = torch.stack([self._read(_column(sample, self.image)) for sample in samples])
-        return {"pixel_values": images, "labels": torch.tensor([int(_column(sample, self.label)) for sample in samples])}
+        return {"pixel_values": images, "labels": torch.tensor([self._class_index(sample) for sample in samples])}
 
     def _read(self, image: Any) -> Tensor:
         if isinstance(image, Image.Image):
@@ -49,8 +51,28 @@ class ImageCollator:
         if not isinstance(image, Tensor) or image.dtype != torch.uint8 or tuple(image.shape) != shape:
             kind = f"{image.dtype} {list(image.shape)}" if isinstance(image, Tensor) else type(image).__name__
             expected = f"Pillow images or uint8 tensors {list(shape)}"
-            raise ValueError(f"column {self.image!r} must have {expected}, got {kind}: remove transforms to floats")
+            raise ValueError(f"column {self.image!r} must have {expected}, got {kind}: {self._advice(image)}")
         return image
+
+    def _advice(self, image: Any) -> str:
+        """Return how a column of something else becomes one of images."""
+        if image is None:
+            return f"remove these rows, data.filter(lambda row: row[{self.image!r}] is not None)"
+        if isinstance(image, str | bytes | Mapping):
+            return f"decode the files, data.cast_column({self.image!r}, datasets.Image())"
+        if isinstance(image, Tensor) and image.dtype != torch.uint8:
+            return "remove transforms to floats"
+        if isinstance(image, Tensor | np.ndarray | list):
+            return "remove the format, data.with_format(None), or resize in the transform of the data set"
+        return f"name the column of images, ImageCollator({self.size}, image=...)"
+
+    def _class_index(self, sample: Any) -> int:
+        value = _column(sample, self.label)
+        try:
+            return index(value)
+        except TypeError:
+            how = f"number the classes from 0, e.g. with data.class_encode_column({self.label!r})"
+            raise ValueError(f"column {self.label!r} must have class indices, got {shown(value)}: {how}") from None
 
 
 def _column(sample: Any, name: str) -> Any:

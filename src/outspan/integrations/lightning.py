@@ -97,6 +97,11 @@ class Augment(Callback):
         """Return the state of a policy that learns, for Lightning's checkpoint."""
         return policy_state(self.policy)
 
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
+        """Refuse to resume a policy that learns without its state. Lightning does not call `load_state_dict` then."""
+        if trainer.state.fn == "fit" and self.state_key not in checkpoint["callbacks"]:
+            restore_policy(self.policy, {})
+
     def load_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Restore the state of a policy that learns."""
         restore_policy(self.policy, state_dict)

@@ -21,7 +21,8 @@ _TASKS: Mapping[str, str] = MappingProxyType({"images": "image-classification", 
 # How to load the model, by library. NAME is the name of the folder.
 _USE: Mapping[str, str] = MappingProxyType(
     {
-        "outspan": """
+        "outspan": """import outspan
+
 run = outspan.load("NAME")  # this folder; after an upload: huggingface_hub.snapshot_download("USER/NAME")
 print(outspan.predict(run, ["photo.jpg"]).LIKELY)
 """,

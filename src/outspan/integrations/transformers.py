@@ -1,6 +1,7 @@
 """A trainer of Hugging Face transformers that augments its training batches with a policy."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -23,6 +24,12 @@ except ImportError:
 _STATE = "outspan"  # the key of the policy's state in trainer_state.json
 
 
+_ADVICE: Mapping[str, str] = MappingProxyType(  # for a missing column, by its name
+    {
+        "pixel_values": "pass data_collator=ImageCollator((224, 224)), which reads a column of images",
+        "input_ids": 'tokenize the texts, data.map(lambda row: tokenizer(row["text"], truncation=True))',
+    }
+)
 _TRAINER: Any = object  # the class that the mixin is combined with
 
 
@@ -50,7 +57,16 @@ class Augmenting(_TRAINER):
             self.compute_loss_func = self._compute_loss
         if isinstance(self.data_collator, ImageCollator):
             self.args.remove_unused_columns = False  # the trainer would remove the images, which no model takes
-        _check_data(self.train_dataset, self.data_collator, policy, _main_input(self.model))
+        name = _main_input(self.model)
+        _check_data(self.train_dataset, self.data_collator, policy, name)
+        _check_columns("train_dataset", self.train_dataset, self.data_collator, name)
+        evaluated = self.eval_dataset if isinstance(self.eval_dataset, dict) else {"": self.eval_dataset}
+        for split, data in evaluated.items():
+            _check_columns(f"eval_dataset[{split!r}]" if split else "eval_dataset", data, self.data_collator, name)
+            if isinstance(data, TokenizedTexts):
+                raise ValueError(f"eval_dataset must have the tokens of your own data set, got TokenizedTexts: {_ADVICE[name]}")
+        if type(self.model).__module__.startswith("transformers."):  # others may have a head of any size
+            _check_classes(getattr(policy, "classes", None), self.model.config.num_labels)
         smoothing = getattr(policy, "label_smoothing", None)
         if smoothing not in (None, self.args.label_smoothing_factor):
             problem = f"the policy's label_smoothing must be that of the losses, {self.args.label_smoothing_factor:g}"
@@ -73,10 +89,13 @@ class Augmenting(_TRAINER):
 
     def training_step(self, model: Any, inputs: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
         """Augment a batch and train on it."""
-        if self._update == -1 and _STATE in self.state.stateful_callbacks:
-            state, expected = self.state.stateful_callbacks[_STATE], policy_state(self.policy)
+        if self._update == -1 and (self.state.global_step or _STATE in self.state.stateful_callbacks):
+            state, expected = self.state.stateful_callbacks.get(_STATE, {}), policy_state(self.policy)
             restore_policy(self.policy, {name: _as_tensor(value, expected.get(name)) for name, value in state.items()})
         self._batch = self._batch + 1 if self.state.global_step == self._update else 0
+        _check_element(
+            inputs, "labels", "which the loss takes", ": name the column of class indices 'label', with rename_column"
+        )
         self._update, self._learned, self._samples = self.state.global_step, False, len(inputs["labels"])
         inputs = self._augment(self._prepare_inputs(inputs))
         try:
@@ -111,11 +130,8 @@ class Augmenting(_TRAINER):
         """Return a training batch with augmented inputs and soft targets."""
         labels, data, name = inputs["labels"], self.train_dataset, _main_input(self.model)
         is_text = isinstance(data, TokenizedTexts)
-        if not is_text and name not in inputs:
-            raise ValueError(f"the batch has no {name!r}, which the model takes (elements: {', '.join(inputs)})")
-        if not is_text and name == "input_ids":
-            how = "make it with outspan.text.tokenize(data, tokenizer, length=...), because the policy needs the texts"
-            raise ValueError(f"train_dataset must be TokenizedTexts, got {type(data).__name__}: {how}")
+        if not is_text:
+            _check_element(inputs, name, "which the model takes")
         own = data.inputs(inputs) if is_text else inputs[name]
         with self.compute_loss_context_manager():  # candidates are scored as the model trains
             result = self.policy(own, labels, step=self._step)
@@ -126,7 +142,10 @@ class Augmenting(_TRAINER):
     def _compute_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
         """Return the cross entropy, scaled as the trainer expects it: the mean over all batches of an update."""
         smoothing = self.args.label_smoothing_factor
-        losses = cross_entropy(read_logits(outputs), labels, reduction="none", label_smoothing=smoothing)
+        logits = read_logits(outputs)
+        if self._samples is not None:
+            _check_classes(labels.shape[1], logits.shape[1])
+        losses = cross_entropy(logits, labels, reduction="none", label_smoothing=smoothing)
         if self._samples is None:
             return losses.mean()
         self.learn(losses)
@@ -159,17 +178,35 @@ def _check_data(data: Any, collator: Any, policy: Any, name: str) -> None:
     if isinstance(data, TokenizedTexts) and preprocess is None:
         how = f"{type(policy).__name__}(..., preprocess=outspan.text.PadTokens())"
         raise ValueError(f"a policy for texts needs a preprocess, which adds the padding, and got none: pass {how}")
+    if data is not None and name == "input_ids" and not isinstance(data, TokenizedTexts):
+        how = "make it with outspan.transformers.tokenize(data, tokenizer, length=...), because the policy needs the texts"
+        raise ValueError(f"train_dataset must be TokenizedTexts, got {type(data).__name__}: {how}")
     if isinstance(collator, ImageCollator):
         channels = len(getattr(preprocess, "mean", ())) or collator.channels
         if channels != collator.channels:
             how = f"pass ImageCollator(size, channels={channels}), or a preprocess with {collator.channels} means"
             problem = f"the policy's preprocess must have {collator.channels} means, one per channel of the images"
             raise ValueError(f"{problem}, got {channels}: {how}")
+
+
+def _check_columns(split: str, data: Any, collator: Any, name: str) -> None:
+    """Refuse a split of `datasets` without the column that the model takes, unless a function or a collator makes it."""
     columns, format = getattr(data, "column_names", None), getattr(data, "format", None)
     makes_columns = isinstance(format, Mapping) and format.get("type") == "custom"  # by a function of the user
-    if name == "pixel_values" and columns is not None and name not in columns and not makes_columns and _is_default(collator):
-        how = "pass data_collator=ImageCollator((224, 224)), which reads a column of images"
-        raise ValueError(f"train_dataset has no column {name!r} (columns: {', '.join(columns)}): {how}")
+    if name in _ADVICE and columns is not None and name not in columns and not makes_columns and _is_default(collator):
+        raise ValueError(f"{split} has no column {name!r} (columns: {', '.join(columns)}): {_ADVICE[name]}")
+
+
+def _check_element(batch: Mapping[str, Tensor], name: str, use: str, how: str = "") -> None:
+    if name not in batch:
+        raise ValueError(f"the batch has no {name!r}, {use} (elements: {', '.join(batch)}){how}")
+
+
+def _check_classes(classes: int | None, labels: int) -> None:
+    """Refuse a policy whose soft targets have another number of classes than the logits."""
+    if classes not in (None, labels):
+        problem = f"the policy's classes must be {labels}, the number of labels of the model, got {classes}"
+        raise ValueError(f"{problem}: pass classes={labels} to the policy, or num_labels={classes} to the model")
 
 
 def _is_default(collator: object) -> bool:

@@ -20,7 +20,7 @@ from outspan.policies.batch import Batch, check_batch, check_label_type, draw_an
 from outspan.policies.drawing import add_defaults, check_addition, check_proposal, draw, find_defaults, names_of
 from outspan.policies.fits import NAMES, Estimate, Fits, MultiLabelFits, indicators, with_new_names
 from outspan.policies.ranks import find_ranks
-from outspan.policies.settings import check_settings
+from outspan.policies.settings import check_settings, check_transforms
 from outspan.policies.state import check_state
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_confidence, strength_at
@@ -106,6 +106,7 @@ class Auto:
         for name, proposal in (("weak", self.weak), ("mix", self.mix)):
             check_addition(name, proposal)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
+        check_transforms(self.preprocess, self.propose, self.weak, self.mix)
         if self.steps is None:
             raise ValueError("steps is missing: pass the total number of steps of the run")
         check_positive("epochs", self.epochs)

@@ -11,7 +11,7 @@ from outspan.policies.batch import Batch, check_batch, draw_and_execute
 from outspan.policies.drawing import check_proposal, draw, draw_several
 from outspan.policies.partners import check_same_class, partners_by_class
 from outspan.policies.ranks import find_ranks
-from outspan.policies.settings import check_settings
+from outspan.policies.settings import check_settings, check_transforms
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
@@ -48,6 +48,7 @@ class Plain:
         check_proposal(self.propose)
         find_ranks(self.rank, self.world)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
+        check_transforms(self.preprocess, self.propose)
         check_same_class(self.same_class)
 
     def __call__(

@@ -4,8 +4,8 @@ from typing import TypedDict
 
 from outspan.limits import check_whole
 from outspan.policies.batch import check_preprocess
-from outspan.policies.drawing import check_proposal, find_defaults
-from outspan.policies.steps import Proposal
+from outspan.policies.drawing import check_proposal, find_defaults, names_of
+from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_strength
 from outspan.transforms.normalize import Preprocess
 
@@ -38,3 +38,17 @@ def check_settings(
     check_proposal(find_defaults(defaults), "defaults")
     check_preprocess(preprocess)
     check_strength(strength, finish, steps)
+
+
+def check_transforms(preprocess: Preprocess | None, *proposals: Proposal | Schedule | None) -> None:
+    """Raise a ValueError for transforms of images if `preprocess` is for texts: a run would fail when one is first drawn."""
+    known = getattr(preprocess, "transforms", None)
+    if known is None:
+        return
+    for proposal in proposals:
+        for one in proposal.proposals if isinstance(proposal, Schedule) else (proposal,):
+            if wrong := [name for name in names_of(one) if name not in known]:
+                how = 'use those of texts, as in outspan.uniform(1, transforms=("switchout", "word_replacement"))'
+                raise ValueError(
+                    f"transform {wrong[0]!r} is not for texts, and preprocess is {type(preprocess).__name__}: {how}"
+                )

@@ -19,7 +19,7 @@ from outspan.policies.drawing import check_proposal, draw
 from outspan.policies.losses import check_loss, sample_losses, soft_cross_entropy
 from outspan.policies.objectives import MULTI_LABEL, find_objective
 from outspan.policies.ranks import Part, find_ranks
-from outspan.policies.settings import check_settings
+from outspan.policies.settings import check_settings, check_transforms
 from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import check_confidence, strength_at
 from outspan.policies.targets import make_targets
@@ -78,6 +78,7 @@ class Uncertain:
         check_proposal(self.propose)
         find_ranks(self.rank, self.world)
         check_settings(self.defaults, self.preprocess, self.strength, self.finish, self.steps, self.classes)
+        check_transforms(self.preprocess, self.propose)
 
     def __call__(
         self, inputs: Inputs, labels: BatchLabels, *, step: int, confidence: Float32[Tensor, " B"] | None = None

@@ -1,7 +1,9 @@
 """The executor for text: applies a plan to documents, truncates them, adds special tokens, and pads them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +16,7 @@ from outspan.text.pairs import join_parts, plan_of_parts, rooms_of_parts
 from outspan.text.tokens import Encoded, Passages
 from outspan.text.word_stage import run_words, to_units
 from outspan.transforms.apply import check_plan
-from outspan.transforms.table import TEXT_TRANSFORMS
+from outspan.transforms.table import TEXT_TRANSFORMS, Transform
 from outspan.transforms.token_ops import Context, seeds_of
 
 _MULTIPLE = 8  # rows are padded to a multiple of this length
@@ -124,6 +126,8 @@ def _run_stage(stage: str, plan: Plan, state: np.ndarray, context: Context) -> n
 @dataclass(frozen=True)
 class PadTokens:
     """The preprocessing of text: truncate documents, add special tokens, and pad them to one length."""
+
+    transforms: ClassVar[Mapping[str, Transform]] = TEXT_TRANSFORMS  # those that it can apply
 
     def __call__(self, passages: Passages) -> Int64[Tensor, "B T"]:
         """Return the tokens of a batch without augmentation."""

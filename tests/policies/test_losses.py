@@ -60,6 +60,7 @@ LOSSES = {
     "nested": (Twice(), 2 * cross_entropy(TARGETS)),
     "function": (soft_cross_entropy, cross_entropy(TARGETS)),
     "partial": (partial(F.cross_entropy, label_smoothing=0.1), cross_entropy(SMOOTH)),
+    "per sample": (lambda logits, targets: -(targets * logits.log_softmax(1)).sum(1), cross_entropy(TARGETS)),
     "elementwise function": (F.mse_loss, ((LOGITS - TARGETS) ** 2).mean(1)),
 }
 
@@ -95,27 +96,37 @@ def test_uncertain_scores_with_the_loss(loss):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (
-            Averaged(),
-            "loss Averaged has no reduction that can be set to 'none': give it an argument `reduction`, or an attribute",
-        ),
-        (lambda logits, targets: logits.mean(), "loss <lambda> has no reduction that can be set to 'none'"),
+        (nn.CrossEntropyLoss, r"got the class CrossEntropyLoss: pass CrossEntropyLoss\(\)"),
         (3, r'loss must be a function of \(logits, targets, reduction="none"\) or a module, got 3'),
     ],
 )
-def test_losses_without_a_reduction_are_refused(loss, message, unchecked):
+def test_what_is_not_a_loss_is_refused(loss, message, unchecked):
     with pytest.raises(ValueError, match=message):
-        check_loss(loss)
+        Uncertain(nn.Linear(1, 1), uniform(2), loss=loss)
+
+
+@pytest.mark.parametrize("result", [lambda logits: logits.mean(), lambda logits: float(logits.mean()), None])
+def test_losses_that_always_return_a_mean_are_refused(result, unchecked):
+    loss = Averaged() if result is None else lambda logits, targets: result(logits)
+    message = (
+        r"loss (Averaged|<lambda>) must return one loss per sample, \[7\] or \[7, classes\], got .*: return them without a mean"
+    )
+    with pytest.raises(ValueError, match=message):
+        sample_losses(loss, LOGITS, TARGETS)
 
 
 def test_losses_that_do_not_fit_are_refused_and_keep_their_reduction():
-    for loss in (nn.NLLLoss(), nn.MultiMarginLoss()):  # they take class indices
+    def faulty(logits, targets):
+        return logits @ targets
+
+    for loss in (nn.NLLLoss(), nn.MultiMarginLoss()):
         with pytest.raises(
-            ValueError, match=r"loss does not take logits and soft targets of shape \[7, 5\] .*CrossEntropyLoss"
+            ValueError, match=r"Loss fails .* soft targets of shape \[7, 5\] \(.*\): it takes class indices only"
         ):
             sample_losses(loss, LOGITS, TARGETS)
         assert loss.reduction == "mean"
-    always = Focal()
-    always.forward = lambda logits, targets: logits.mean()
-    with pytest.raises(ValueError, match=r"one loss per sample with the reduction 'none', \[7\] or \[7, classes\], got \[\]"):
-        sample_losses(always, LOGITS, TARGETS)
+    for loss, message in ((nn.CrossEntropyLoss(torch.ones(4)), "weight tensor"), (faulty, "shapes")):
+        with pytest.raises(ValueError, match=rf"loss \w+ fails for logits and soft targets .*{message}") as error:
+            sample_losses(loss, LOGITS, TARGETS)
+        assert "indices" not in str(error.value)
+        assert isinstance(error.value.__cause__, RuntimeError)

@@ -180,7 +180,7 @@ def test_the_number_of_classes_comes_from_the_model():
         ({"select": -1.0}, "select must be"),
         ({"select": math.nan}, "select must be"),
         ({"model": abs}, "model must be a torch module, got builtin_function_or_method"),
-        ({"loss": nn.Softmax()}, "loss Softmax has no reduction that can be set to 'none': give it an argument"),
+        ({"loss": nn.Softmax()}, "loss Softmax must take logits and targets: use a loss such as"),
         ({"select": None}, "select must be 'max', 'proportional' or a power of at least 0, got None"),
         ({"propose": "randaugment"}, "propose must be a proposal such as .*, got 'randaugment'"),
         ({"preprocess": abs}, "preprocess must be an outspan.Normalize, or another Preprocess, got builtins.builtin_function"),
@@ -210,7 +210,11 @@ class Wrapped(nn.Module):
         ({"classes": 3}, 0, "classes must be the number of the model's logits, 5, got 3"),
         ({"model": Wrapped()}, 0, "must return logits, .* got dict"),
         ({"model": Wrapped(), "score_every": 2}, 1, "must return logits, .* got dict"),
-        ({"loss": lambda logits, targets, reduction: logits.mean()}, 0, r"with .* 'none', \[28\] or \[28, classes\], got \[\]"),
+        (
+            {"loss": lambda logits, targets, reduction: logits.mean()},
+            0,
+            r"one loss per sample, \[28\] or \[28, classes\], got .* \[\]",
+        ),
     ],
 )
 def test_wrong_outputs_of_a_model_or_loss_are_refused_by_name(options, step, message):
@@ -359,9 +363,12 @@ def test_a_batch_that_does_not_fit_is_refused(unchecked):
             policy(images.permute(0, 2, 3, 1), labels, step=0)
         with pytest.raises(ValueError, match=r"images must be a uint8 tensor with values from 0 to 255, got torch.int64"):
             policy(images.long(), labels, step=0)
+    for tokens, preprocess in ((torch.zeros(4, 9).long(), None), (torch.zeros(4, 9).long(), Normalize((0.5,) * 3, (0.5,) * 3))):
+        with pytest.raises(ValueError, match=r"int64 \[4, 9\]: a policy for texts needs preprocess=outspan.text.PadTokens\(\)"):
+            Plain(uniform(), classes=2, preprocess=preprocess)(tokens, labels, step=0)
     with pytest.raises(ValueError, match=r"PadTokens is for .*, got torch.uint8 \[4, 3, 8, 8\]: .* for images use Normalize"):
         Plain(uniform(1, transforms=("switchout",)), classes=2, preprocess=PadTokens())(images, labels, step=0)
-    with pytest.raises(ValueError, match="preprocess must have one mean per channel, got 1 for 3 channels"):
+    with pytest.raises(ValueError, match="one mean and std per channel, got 1 for 3 channels: pass 3 of each"):
         Plain(uniform(), classes=2, preprocess=Normalize((0.5,), (0.5,)))(images, labels, step=0)
     for output, description in (({}, "dict"), (torch.zeros(16, 2, 1), r"a tensor \[16, 2, 1\]")):
         model = torch.nn.Linear(1, 1)

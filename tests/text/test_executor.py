@@ -16,6 +16,7 @@ from outspan.text.executor import PadTokens
 from outspan.text.executor import apply as apply_to_text
 from outspan.text.tokenizer import wrap_tokenizer
 from outspan.text.tokens import Passages, encode
+from outspan.transforms.normalize import DEFAULT_PREPROCESS, Normalize
 from outspan.transforms.table import TEXT_TRANSFORMS, Transform
 from reviews import SPECIAL, UNUSED, WORDS, make_reviews
 
@@ -192,6 +193,13 @@ def test_other_inputs_than_tokenized_texts_are_refused(unchecked, inputs, got):
     )
     with pytest.raises(ValueError, match=message):
         policy(inputs, torch.tensor([0]), step=0)
+
+
+def test_texts_are_refused_by_the_preprocess_of_images(tokenizer, unchecked):
+    message = r"got a value of type Passages: a policy for texts needs preprocess=outspan.text.PadTokens\(\)"
+    for preprocess in (DEFAULT_PREPROCESS, Normalize((0.5,), (0.5,))):
+        with pytest.raises(ValueError, match=message):
+            preprocess.check(whole(split_of(reviews(2), tokenizer)))
 
 
 def test_an_operation_is_added_by_a_function_and_a_line_of_the_table(tokenizer, monkeypatch):

@@ -123,6 +123,10 @@ def test_the_examples_of_a_rank_are_from_its_own_rows():
     ("track", "message"),
     [
         ("tensorbord", "unknown tracker 'tensorbord', did you mean 'tensorboard'"),
+        (
+            "mlflow",
+            r"unknown tracker 'mlflow' \(known: tensorboard, wandb, functions in Python, as in outspan.train\(track=function",
+        ),
         (["wandb", 3], r"track must be names of trackers \(tensorboard, wandb\) or functions, got \['wandb', 3\]"),
         (5, "track must be names of trackers"),
     ],

@@ -71,8 +71,11 @@ def test_wrong_arguments_are_refused(arguments, message, unchecked):
 
 def test_images_with_another_number_of_channels_are_refused():
     images = make_images(0, 1, 1, 4, 4)
-    with pytest.raises(ValueError, match="one number per channel, got 3 for 1 channels"):
-        Normalize(MEAN, STD)(images)
+    normalize = Normalize(MEAN, STD)
+    for use in (normalize, normalize.check):
+        with pytest.raises(ValueError, match=r"got 3 for 1 channels: pass one of each, or images.expand\(-1, 3, -1, -1\)"):
+            use(images)
+    assert torch.equal(normalize(images.expand(-1, 3, -1, -1)), normalize(torch.cat([images] * 3, dim=1)))
     with pytest.raises(ValueError, match="normalize must have one mean per channel, got 3 for 1 channels"):
         apply(images, uniform(1)(1, rng=rng.generator(0)), normalize=Normalize(MEAN, STD))
 

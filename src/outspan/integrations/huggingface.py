@@ -55,7 +55,8 @@ def _evaluate(run: Trained, splits: Data | None) -> tuple[Evaluation | LabelEval
     metric, name = ("map", "mAP") if run.multi_label else ("accuracy", "accuracy")
     value, (low, high) = getattr(evaluation.metrics, metric), (100 * end for end in evaluation.intervals[metric])
     tested = evaluation.tested
-    on = f"{len(tested.split):,} test {run.noun} of {Path(tested.data.name).name}"
+    samples = run.noun if len(tested.split) > 1 else run.noun.removesuffix("s")
+    on = f"{len(tested.split):,} test {samples} of {Path(tested.data.name).name}"
     return evaluation, f"Test {name} {100 * value:.2f} % (95 % interval {low:.2f} to {high:.2f}), on {on}."
 
 

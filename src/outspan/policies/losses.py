@@ -1,7 +1,7 @@
 """The training loss on soft targets, its excess over the lowest possible loss, label smoothing, and the losses of users."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from outspan.messages import first_line, shown
 from outspan.models.outputs import read_logits
-from outspan.shapes import Float32
+from outspan.shapes import Float32, describe
 
 
 def soft_cross_entropy(logits: Any, targets: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -21,13 +21,13 @@ def soft_cross_entropy(logits: Any, targets: Tensor, *, reduction: str = "mean")
 
 
 def check_loss(loss: object) -> None:
-    """Refuse a loss of which `sample_losses` cannot get one loss per sample, as far as this can be seen without calling it."""
+    """Refuse what cannot be a loss for `sample_losses`, as far as this can be seen without calling it."""
+    if isinstance(loss, type):
+        raise ValueError(f"loss must be a function or a module, got the class {loss.__name__}: pass {loss.__name__}()")
     if not callable(loss):
         raise ValueError(f'loss must be a function of (logits, targets, reduction="none") or a module, got {shown(loss)}')
-    if not _takes_reduction(loss) and not _reducing_modules(loss):
-        name = type(loss).__name__ if isinstance(loss, nn.Module) else getattr(loss, "__name__", type(loss).__name__)
-        how = "give it an argument `reduction`, or an attribute if it is a module, that returns one loss per sample for 'none'"
-        raise ValueError(f"loss {name} has no reduction that can be set to 'none': {how}")
+    if not _takes_options(loss) and not _takes_options(loss, reduction="none"):
+        raise ValueError(f"loss {_name(loss)} must take logits and targets: use a loss such as torch.nn.CrossEntropyLoss()")
 
 
 def sample_losses(
@@ -37,30 +37,47 @@ def sample_losses(
 
     A loss with one value per class, such as binary cross entropy, counts with its mean over the classes.
     """
-    modules = [] if _takes_reduction(loss) else _reducing_modules(loss)
+    options = {"reduction": "none"} if _takes_options(loss, reduction="none") else {}
+    modules = [] if options else _reducing_modules(loss)
     before = [module.reduction for module in modules]
     for module in modules:
         module.reduction = "none"
     try:
-        losses = loss(logits, targets) if modules else loss(logits, targets, reduction="none")
+        losses = loss(logits, targets, **options)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, IndexError) as error:
-        problem = f"loss does not take logits and soft targets of shape {list(targets.shape)} ({first_line(error)})"
-        raise ValueError(f"{problem}: use a loss for class probabilities, such as torch.nn.CrossEntropyLoss") from error
+        problem = f"loss {_name(loss)} fails for logits and soft targets of shape {list(targets.shape)} ({first_line(error)})"
+        if _takes_indices(loss, logits, targets, options):
+            problem += ": it takes class indices only, use one for class probabilities, such as torch.nn.CrossEntropyLoss"
+        raise ValueError(problem) from error
     finally:
         for module, reduction in zip(modules, before, strict=True):
             module.reduction = reduction
-    if losses.shape[:1] != logits.shape[:1]:
-        problem = f"[{len(logits)}] or [{len(logits)}, classes], got {list(losses.shape)}"
-        raise ValueError(f"loss must return one loss per sample with the reduction 'none', {problem}")
+    if not isinstance(losses, Tensor) or losses.shape[:1] != logits.shape[:1]:
+        problem = f"loss {_name(loss)} must return one loss per sample, [{len(logits)}] or [{len(logits)}, classes]"
+        how = "return them without a mean, or give it an argument `reduction`, or an attribute if it is a module"
+        raise ValueError(f"{problem}, got {describe(losses)}: {how}")
     return losses.flatten(1).mean(1) if losses.ndim > 1 else losses
 
 
-def _takes_reduction(loss: Callable[..., object]) -> bool:
-    """Return whether a loss can be called with the argument `reduction`."""
+def _name(loss: object) -> str:
+    return getattr(loss, "__name__", type(loss).__name__)
+
+
+def _takes_indices(loss: Callable[..., object], logits: Tensor, targets: Tensor, options: Mapping[str, str]) -> bool:
+    """Return whether a loss that fails for soft targets can be called with class indices."""
     try:
-        inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).bind(None, None, reduction="none")
+        loss(logits, targets.argmax(1), **options)
+    except (RuntimeError, IndexError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _takes_options(loss: Callable[..., object], **options: str) -> bool:
+    """Return whether a loss can be called with logits, targets, and these options."""
+    try:
+        inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).bind(None, None, **options)
     except TypeError:
         return False
     except ValueError:  # some functions that are not written in Python have no signature

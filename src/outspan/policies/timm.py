@@ -253,4 +253,4 @@ def _value(text: str, allowed: Between | OneOf) -> Any:
 def _describe(allowed: Between | OneOf) -> str:
     if isinstance(allowed, OneOf):
         return " or ".join(allowed.names) or "nothing"
-    return f"a number {'from' if allowed.whole else 'in'} {allowed}"
+    return f"a {'whole number from' if allowed.whole else 'number in'} {allowed}"

@@ -142,7 +142,7 @@ def find_trackers(track: Track) -> list[Callable[[Path, Recipe, int], Opened]]:
 
 def _find(name: str) -> Callable[[Path, Recipe, int], Opened]:
     if name not in TRACKERS:
-        raise unknown("tracker", name, TRACKERS)
+        raise unknown("tracker", name, TRACKERS, "functions in Python, as in outspan.train(track=function)")
     try:
         import_module(TRACKERS[name].module)
     except ImportError:

@@ -112,13 +112,10 @@ class Normalize:
 
     def __call__(self, images: Images) -> Normalized:
         """Return the images as floats: every byte is looked up in the table."""
-        as_images(images)
-        if images.dtype != torch.uint8:
+        if as_images(images).dtype != torch.uint8:
             raise ValueError(NOT_BYTES.format(images.dtype))
-        channels = images.shape[1]
-        if channels != len(self.mean):
-            raise ValueError(f"mean and std must have one number per channel, got {len(self.mean)} for {channels} channels")
-        index = images.long() + 256 * torch.arange(channels, device=images.device).view(-1, 1, 1)
+        self.check(images)
+        index = images.long() + 256 * torch.arange(len(self.mean), device=images.device).view(-1, 1, 1)
         return self.table.to(images.device).flatten()[index].contiguous(memory_format=self.layout)
 
     @cached_property
@@ -136,7 +133,9 @@ class Normalize:
         """Raise a ValueError unless the inputs are a batch of images with as many channels as the mean."""
         channels = as_images(inputs).shape[1]
         if len(self.mean) != channels:
-            raise ValueError(f"preprocess must have one mean per channel, got {len(self.mean)} for {channels} channels")
+            how = "pass one of each, or images.expand(-1, 3, -1, -1)" if channels == 1 else f"pass {channels} of each"
+            problem = f"Normalize must have one mean and std per channel, got {len(self.mean)} for {channels} channels"
+            raise ValueError(f"{problem}: {how}")
 
 
 @dataclass(frozen=True)
@@ -167,9 +166,17 @@ def _to_unit(channels: int) -> Normalize:
 def as_images(inputs: object) -> Tensor:
     """Return the inputs if they are a tensor [B, C, H, W] with 1 or 3 channels. Anything else raises a ValueError."""
     if not isinstance(inputs, Tensor) or inputs.ndim != 4:
-        raise ValueError(f"images must be a uint8 tensor [B, C, H, W], got {describe(inputs)}")
+        how = ": a policy for texts needs preprocess=outspan.text.PadTokens()" if _are_texts(inputs) else ""
+        raise ValueError(f"images must be a uint8 tensor [B, C, H, W], got {describe(inputs)}{how}")
     check_channels(inputs)
     return inputs
+
+
+def _are_texts(inputs: object) -> bool:
+    """Return whether inputs are tokens [B, T] or the texts of a policy, which have the shape of images of 1 x 1 pixels."""
+    if isinstance(inputs, Tensor):
+        return inputs.ndim == 2 and inputs.dtype == torch.int64
+    return getattr(inputs, "shape", ())[1:] == (1, 1)
 
 
 def check_channels(images: Tensor) -> None:

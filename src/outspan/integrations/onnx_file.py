@@ -4,10 +4,11 @@ import json
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -170,8 +171,10 @@ def _convert(run: Trained, graph: nn.Module, example: Tensor, kind: _Kind) -> An
                 dynamic_shapes=({axis: name for axis, name in kind.dynamic.items()},),
             )
     except (RuntimeError, ValueError, TypeError, AttributeError, LookupError, NotImplementedError, AssertionError) as error:
-        cause = error.__cause__ or error
-        raise ValueError(f"model {shown(run.recipe.model)} cannot be exported to ONNX: {first_line(cause)}") from None
+        reason = first_line(error.__cause__ or error)
+        if "data-dependent" in reason:
+            reason = "its path depends on the values of the input; use torch.where instead of if and while"
+        raise ValueError(f"model {shown(run.recipe.model)} cannot be exported to ONNX: {reason}") from None
 
 
 def _difference(file: Path, run: Trained, batches: list[Tensor], kind: _Kind) -> float:
@@ -191,13 +194,12 @@ def _difference(file: Path, run: Trained, batches: list[Tensor], kind: _Kind) ->
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Turn off the warnings of the exporter about its own parts."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    """Turn off the warnings of the exporter about its own parts, and the graphs that it prints when it fails."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        logging.disable(before)

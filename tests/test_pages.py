@@ -111,7 +111,7 @@ def test_the_documented_gains_of_the_minimum_norm():
 def defaults_of(page: str) -> list[tuple[str, str]]:
     """Return the recipe keys in the tables of a page, with the defaults that it prints."""
     rows = re.findall(r"(?m)^\| `(\w+)` \| (.+?) \|", (DOCS / page).read_text(encoding="utf-8"))
-    return [(key, text.strip("`") if text != "none" else "") for key, text in rows if key in KEYS]
+    return [(key, text.strip("`") if text != "empty" else "") for key, text in rows if key in KEYS]
 
 
 def test_the_tables_of_recipe_keys_have_every_key_and_its_default():

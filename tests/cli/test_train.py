@@ -126,7 +126,12 @@ def test_a_dry_run_prints_what_would_be_trained_and_writes_nothing(tiny, tmp_pat
     printed = run("train", "--dry-run", *arguments, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert re.search(r"60 train and \d+ test images, \d+ classes, .*; model mlp, [\d,]+ parameters; policy random", printed)
-    assert {'model = "mlp"', 'policy = "random"', "epochs = 3", "batch = 20"} <= set(printed.splitlines())
+    lines = printed.splitlines()
+    recipe = lines[lines.index("recipe; all other keys have the defaults for this data and model:") + 1 :]
+    expected = ['model = "mlp"', 'policy = "random"', "epochs = 3", "batch = 20", 'optimizer = "sgd"']
+    assert sorted(recipe[1:6]) == sorted(expected)
+    assert recipe[0].startswith('data = "')
+    assert recipe[6].startswith("9 steps")
     assert "9 steps, 3 epochs of 3 steps" in printed
     assert re.search(r"about [\d.]+ s per epoch, [\d.]+ s in all, without evaluation", printed)
     assert re.search(r"a step with policy random takes \d+\.\d\d times as long as one without augmentation", printed)

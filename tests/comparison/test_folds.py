@@ -102,8 +102,18 @@ def test_wrong_folds_are_refused(tmp_path):
     with pytest.raises(ValueError, match="compare sets fold itself"):
         outspan.compare(out=tmp_path, fold=1, **KEYS)
     labels = replace(few(20), train=few(20).train.take(torch.arange(20)))
-    with pytest.warns(UserWarning, match="class '.' has fewer samples than folds, 15: use fewer folds"):
+    with pytest.warns(UserWarning, match=r"fewer samples than folds, 15, in the classes '0', '1', '2', '3', '4', …: use fewer"):
         with_fold(labels, Recipe(folds=15))
+
+
+def test_a_class_with_as_many_samples_as_folds_draws_no_warning(tmp_path):
+    """Not even when the run is evaluated or reported: its training split has fewer samples of the class."""
+    images = few(33).train.images
+    np.savez(tmp_path / "a.npz", x_train=images, y_train=[0] * 20 + [1] * 13, x_test=images, y_test=[0, 1, 0] * 11)
+    outspan.train(**{**KEYS, "data": str(tmp_path / "a.npz"), "fraction": 1, "folds": 13}, policy="none", out=tmp_path / "run")
+    assert "Accuracy by class" in outspan.report(tmp_path / "run").read_text()
+    with pytest.warns(UserWarning, match="fewer samples than folds, 14, in the class '1': use fewer folds"):
+        outspan.data.sets.load_for(Recipe(data=str(tmp_path / "a.npz"), folds=14))
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """`outspan.compare` from Python: its result, its files, and the output of the command."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -64,7 +65,11 @@ def test_policies_are_compared_by_another_metric(tiny, tmp_path, run):
     assert "\nBy macro_f1:\n" in printed
     by_seed = np.array([entry["test_macro_f1"] for entry in stored["policies"].values()])
     assert stored["differences"][0]["mean"] == pytest.approx(abs(np.diff(by_seed.mean(1))[0]))
-    assert "metric 'top5' is not defined for" in run(*command, "--metric", "top5", code=2)
+    other = (*command[:-1], tmp_path / "other")
+    defined = "use one of accuracy, balanced_accuracy, macro_f1, weighted_f1, auroc"
+    for name in ("top5", "map"):
+        assert re.search(f"metric '{name}' is not defined for .* {defined}", run(*other, "--metric", name, code=2))
+    assert not (tmp_path / "other").exists()  # nothing was trained
     assert "unknown metric 'ece' (known: accuracy, top5" in run(*command, "--metric", "ece", code=2)
 
 

@@ -87,6 +87,18 @@ def test_a_table_of_image_paths(name, tmp_path):
     assert len(outspan.evaluate(tmp_path / "run", tmp_path / name).labels) == len(data.test)
 
 
+def test_missing_files_of_a_table_of_images_are_named_with_their_line(tmp_path):
+    make_images(tmp_path, 20)
+    rows = "".join(f"pictures/{name}.png,{label}\n" for name, label in [*((i, "ab"[i % 2]) for i in range(20)), ("x", "a")])
+    (tmp_path / "a.csv").write_text(f"file,label\n{rows}")
+    (tmp_path / "train.csv").write_text(f"file,label\n{rows}../y.png,b\n")
+    (tmp_path / "test.csv").write_text("file,label\npictures/0.png,a\n")
+    message = r"train.csv, line 22: .*x.png: no such file \(2 of 22 files do not exist\); paths are relative to the folder"
+    with pytest.raises(ValueError, match=message):
+        load_for(Recipe(data=str(tmp_path), size=8), skip_bad=1)
+    assert len(load_for(Recipe(data=str(tmp_path), size=8), skip_bad=2).train) == 22
+
+
 @pytest.mark.parametrize(
     ("table", "keys"),
     [

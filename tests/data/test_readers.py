@@ -208,6 +208,29 @@ def test_invalid_folders_are_refused(tmp_path):
         sets.load(str(root), size=16)
 
 
+@pytest.mark.parametrize("top", ["train", ""])
+def test_heic_files_are_refused_or_left_out_with_a_warning(top, tmp_path):
+    root = folder(tmp_path)
+    source = root / top
+    if not top:
+        shutil.rmtree(root / "val")
+        for path in [*(root / "train").iterdir()]:
+            shutil.move(path, root)
+        (root / "train").rmdir()
+    (source / "cats" / "a.HEIC").touch()
+    with pytest.warns(UserWarning, match="cats: 1 of 4 files are left out: HEIC images are not read: convert them to JPEG"):
+        assert "a.HEIC" not in [path.name for path in sets.load(str(root), size=16).train.paths]
+    for path in (source / "dogs").iterdir():
+        path.rename(path.with_suffix(".heif"))
+    (source / "cats" / "a.HEIC").unlink()
+    with pytest.raises(ValueError, match="dogs: HEIC images are not read: convert"):
+        sets.load(str(root), size=16)
+    for path in [*source.glob("*/*.png")]:
+        path.rename(path.with_suffix(".heic"))
+    with pytest.raises(ValueError, match="HEIC images are not read: convert them to JPEG"):
+        sets.load(str(root), size=16)
+
+
 def test_images_of_a_class_may_be_in_subfolders(tmp_path):
     root = folder(tmp_path)
     known = sets.load(str(root), size=16)
@@ -325,6 +348,8 @@ def test_statistics_match_the_pixels():
 def test_the_nearest_name_is_suggested(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="unknown data set 'cifar-10', did you mean 'cifar10'"):
         sets.load("cifar-10")
+    with pytest.raises(ValueError, match=r"photos: no such file or folder, and unknown data set 'photos' .known: digits, "):
+        sets.load("photos")
     monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
     for name in ("mnist", "cifar10", "cifar100", "svhn"):
         with pytest.raises(ValueError, match=f"{tmp_path}.*no such file"):

@@ -1,5 +1,7 @@
 """Parts of the data with the class shares of the whole: hold-out and folds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
+import outspan
 from outspan.data.splits import InMemory
 from outspan.data.stratify import hold_out, pick_fold, share, warn_missing_classes
+from trained_runs import few
 
 
 def make_split(labels):
@@ -63,6 +67,17 @@ def test_folds_are_disjoint_and_stratified_as_in_scikit_learn():
 def test_a_part_without_a_class_draws_a_warning():
     with pytest.warns(UserWarning, match="the validation split has no sample of class 'b', 'c': .*; raise validation, now 1"):
         warn_missing_classes(torch.tensor([0]), ("a", "b", "c"), "the validation split", "raise validation, now 1")
+
+
+def test_a_class_without_test_samples_draws_a_warning_in_training_and_evaluation(tmp_path):
+    data = few(60)
+    test = data.test.take((data.test.labels != 3).nonzero().squeeze(1))
+    keys = {"data": "mine", "splits": replace(data, test=test), "model": "mlp", "policy": "none", "epochs": 1, "batch": 20}
+    message = "has no sample of class '3': its scores say nothing about it; add samples, or use cross-validation"
+    with pytest.warns(UserWarning, match=f"the test split {message}"):
+        outspan.train(out=tmp_path, **keys)
+    with pytest.warns(UserWarning, match=f"the test split of .*, {len(test)} images {message}"):
+        outspan.evaluate(tmp_path, splits=keys["splits"])
 
 
 def test_samples_with_several_labels_are_divided_at_random():

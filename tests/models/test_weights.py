@@ -104,6 +104,21 @@ def test_a_changed_file_of_published_weights_is_refused(tmp_path, monkeypatch):
         models.build("resnet-18", SHAPE, 1000, "published")
 
 
+def test_a_failed_download_and_a_folder_name_the_file_to_use(tmp_path, monkeypatch):
+    source = Source("http://127.0.0.1:9/a.pth", "0" * 64)
+    monkeypatch.setattr(sys.modules["outspan.models.resnet"], "RESNETS", {18: source})
+    monkeypatch.setenv("OUTSPAN_DATA", str(tmp_path))
+    message = "download interrupted .*; without network access use --set weights=FILE.safetensors"
+    with pytest.raises(ValueError, match=message):
+        models.build("resnet-18", SHAPE, 3, "published")
+    with pytest.raises(ValueError, match=r"a folder, not a file: it has no .safetensors file"):
+        models.build("resnet-18", SHAPE, 3, str(tmp_path))
+    for name in ("step-8.safetensors", "best.safetensors"):
+        (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=r"a folder, not a file: pass a file in it, best.safetensors or step-8.safetensors"):
+        models.build("resnet-18", SHAPE, 3, str(tmp_path))
+
+
 def test_files_of_weights_with_both_names_are_loaded_and_others_refused(tmp_path):
     model = models.build("resnet-18", SHAPE, 5)
     save_file({f"model.{name}": tensor for name, tensor in model.state_dict().items()}, tmp_path / "ours")

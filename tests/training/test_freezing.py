@@ -9,11 +9,13 @@ from outspan.config import Recipe
 from outspan.models.layers import find_layers
 from outspan.training import Stopped, checkpoint
 from outspan.training.ensemble import is_batchable
-from outspan.training.freezing import set_training
+from outspan.training.freezing import set_training, warn_without_effect
 from outspan.training.state import initial_model, new_state
 from outspan.training.step import Learner, lr_at, take_step
 from outspan.training.train import train
 from trained_runs import SMALL, equal, few, final
+
+pytestmark = pytest.mark.filterwarnings("ignore:freeze is 'all but head', so the head is trained on random features")
 
 TUNED = replace(SMALL, model="wide_resnet-10-1", epochs=4, batch=50, freeze="all but head", unfreeze=2)
 
@@ -81,6 +83,12 @@ def test_the_learning_rate_falls_from_the_head_to_the_first_layer():
 
 
 def test_wrong_values_are_refused():
+    with pytest.warns(UserWarning, match="so the head is trained on random features: set weights, e.g. to published"):
+        warn_without_effect(TUNED, 4, "images")
+    with pytest.warns(UserWarning, match="unfreeze 2 has no effect in a run of 2 epochs: set a smaller one"):
+        warn_without_effect(replace(TUNED, weights="published"), 2, "images")
+    warn_without_effect(TUNED, 4, "texts")
+    warn_without_effect(replace(TUNED, weights="published"), 4, "images")
     with pytest.raises(ValueError, match="freeze must be one of none, all but head, got 'head'"):
         Recipe(freeze="head")
     with pytest.raises(ValueError, match=r"layer_decay is out of range, got 0.0 \(allowed: \(0, 1\]\)"):

@@ -136,3 +136,6 @@ def test_policies_are_compared_by_map(pairs, tmp_path):
     runs = {folder.parent: outspan.evaluate(folder.parent).metrics.map for folder in tmp_path.rglob("recipe.toml")}
     values = [value for one in result.budgets[1.0].values() for value in one.values]
     assert sorted(values) == pytest.approx(sorted(runs.values()))
+    defined = "10 classes and several labels per sample: use one of map, micro_f1, macro_f1, accuracy, label_accuracy"
+    with pytest.raises(ValueError, match=f"metric 'auroc' is not defined .* {defined}"):
+        outspan.compare(policies="none,random", metric="auroc", out=tmp_path / "other", **keys)

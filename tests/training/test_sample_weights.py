@@ -116,6 +116,8 @@ def test_weights_are_read_from_tables_and_npz_files(tmp_path):
     assert data.train.weights.tolist() == [int(text.split()[1]) / 2 for text in data.train.texts]
     assert data.test.weights is None
     assert data.train.take(torch.tensor([1])).weights.tolist() == data.train.weights[1:2].tolist()
+    for i in range(20):
+        (tmp_path / f"{i}.png").touch()
     (tmp_path / "images.csv").write_text("file,label,w\n" + "".join(f"{i}.png,{'ab'[i % 2]},{i}\n" for i in range(20)))
     images = load_for(Recipe(data=str(tmp_path / "images.csv"), weight_column="w", channels="3"))
     assert images.train.weights.tolist() == [int(path.stem) for path in images.train.paths]
@@ -143,8 +145,12 @@ def test_wrong_weights_in_tables_are_refused(weight, problem, tmp_path):
     (tmp_path / "test.csv").write_text("text,label\na,x\nb,y\n")
     with pytest.raises(ValueError, match=problem):
         load_for(Recipe(data=str(tmp_path), weight_column="w"))
-    with pytest.raises(ValueError, match="no weight in the column 'v'; set weight_column to another column"):
+    with pytest.raises(ValueError, match=r"no column 'v' .it has text, label, w.; set weight_column to another"):
         load_for(Recipe(data=str(tmp_path), weight_column="v"))
+    (tmp_path / "train.csv").unlink()
+    (tmp_path / "train.jsonl").write_text("".join(f'{{"text": "a", "label": "{name}", "w": null}}\n' for name in "xy"))
+    with pytest.raises(ValueError, match="line 1: no weight in the column 'w'; set weight_column to another column"):
+        load_for(Recipe(data=str(tmp_path), weight_column="w"))
 
 
 def test_weights_that_cannot_be_used_are_refused(tmp_path):

@@ -51,7 +51,11 @@ def compare_command(
     minutes: Annotated[float | None, typer.Option(help="With --equal time: minutes of training of each run.")] = None,
     budgets: Annotated[str, typer.Option(help="With --equal time: multiples of the time, e.g. 1,2,4.")] = "1",
     metric: Annotated[
-        str, typer.Option(help="Test metric of the table: accuracy, top5, balanced_accuracy, macro_f1, weighted_f1 or auroc.")
+        str,
+        typer.Option(
+            help="Test metric of the table: accuracy, top5, balanced_accuracy, macro_f1, weighted_f1 or auroc; with several "
+            "labels per sample accuracy, map, micro_f1, macro_f1 or label_accuracy."
+        ),
     ] = "accuracy",
     changes: Set = None,
     jobs: Jobs = 1,

@@ -100,7 +100,7 @@ def describe_usage_error(error: Any, arguments: Sequence[str]) -> str:
     name = option.lstrip("-").replace("-", "_")
     key = name if name in KEYS else ALIASES.get(name)
     if key not in KEYS or not _has_option(error.ctx, "--set") or _has_option(error.ctx, _PLURALS.get(key, "")):
-        return error.format_message()
+        return error.format_message().replace("Input should be", "the value must be")  # what pydantic says of a wrong number
     described = "a recipe key" if key == name else f"the recipe key {key}"
     change = shlex.quote(f"{key}={_value_of(option, arguments)}")
     return f"No such option: {option}. {name} is {described}: use `--set {change}`"

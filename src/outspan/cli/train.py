@@ -131,15 +131,19 @@ def _describe_scores(best: "Best") -> str:
 
 def _print_dry_run(recipe: "Recipe", out: Path, **machine: Any) -> None:
     from outspan.comparison.dry_run import dry_run
-    from outspan.config import write_recipe
+    from outspan.config import build_recipe, changed_keys, write_recipe
+    from outspan.data.sets import noun_of
 
     with training_progress("timing a few steps", reads=True) as on_step:
         result = dry_run(recipe, out=out, on_step=on_step, **machine)
     step, policy = result.step_seconds[recipe.policy], result.recipe.policy
     echo(result.description)
-    echo("recipe, without the keys that have their defaults:")
+    named = {key: getattr(result.recipe, key) for key in ("data", "model", "optimizer", "policy")}  # others depend on them
+    shown = {*named, *changed_keys(build_recipe(None, named, noun_of), result.recipe)}
+    echo("recipe; all other keys have the defaults for this data and model:")
     for line in write_recipe(result.recipe).splitlines():
-        echo(line)
+        if line.partition(" ")[0] in shown:
+            echo(line)
     echo(f"{result.steps:,} steps, {result.steps / result.epoch_steps:g} epochs of {result.epoch_steps:,} steps")
     epoch, whole = describe_seconds(step * result.epoch_steps), describe_seconds(result.seconds)
     echo(f"about {epoch} per epoch, {whole} in all, without evaluation (a few steps were timed: {1000 * step:.3g} ms per step)")

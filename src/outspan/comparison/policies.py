@@ -3,10 +3,11 @@
 import itertools
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+import torch
 from typing_extensions import Unpack
 
 from outspan.comparison.equal_time import FILE as TIMES_FILE
@@ -30,8 +31,8 @@ from outspan.policies.table import (
 from outspan.recipe_keys import RecipeKeys
 from outspan.training import checkpoint
 from outspan.training.evaluate import evaluate
-from outspan.training.label_metrics import LABEL_METRIC_NAMES
-from outspan.training.metrics import METRIC_NAMES
+from outspan.training.label_metrics import LABEL_METRIC_NAMES, compute_label_metrics
+from outspan.training.metrics import METRIC_NAMES, compute_metrics
 from outspan.training.pool import Pool, Watch, no_progress, run_all, run_with_title
 from outspan.training.run import Summary
 from outspan.training.train import train
@@ -117,6 +118,7 @@ def compare(
     warn_ignored_keys(keys, shared, list(recipes))
     _check_folder(folder, equal, [f"{name}-{number}" for name in recipes for number in numbers])
     pool.check(device)
+    tested = None if metric == "accuracy" else _load_for_metric(metric, replace(shared, folds=0), skip_bad)
     planned = {(1.0, name): one for name, one in recipes.items()}
     if equal == "time":
         with watch("timing a step of each policy") as on_step:
@@ -135,9 +137,8 @@ def compare(
     done = run_all(list(tasks.values()), pool, device=device, out=folder, recipes=recipes.values(), watch=watch)
     summaries = dict(zip(tasks, done, strict=True))
     values = {key: run.accuracy for key, run in summaries.items()}
-    if metric != "accuracy":
-        data = load_for(replace(shared, folds=0), skip_bad=skip_bad)  # `evaluate` takes the fold of a run
-        values = {key: _evaluate(run_folder(folder, *key), metric, data, device) for key in tasks}
+    if tested is not None:  # `evaluate` takes the fold of a run
+        values = {key: _evaluate(run_folder(folder, *key), metric, tested, device) for key in tasks}
     results = _by_budget(planned, numbers, summaries, values)
     result = Comparison(shared, results, max(run.chance for run in summaries.values()), equal, metric)
     result.save(folder)
@@ -221,11 +222,27 @@ def _check_folder(folder: Path, equal: str, runs: Iterable[str]) -> None:
         raise ValueError(f"{folder}: contains runs that were not trained at equal time; choose another folder")
 
 
+def _load_for_metric(metric: str, recipe: Recipe, skip_bad: int) -> Data:
+    """Return the data of a recipe. Refuse a metric that data with its classes, or with several labels, does not have."""
+    data = load_for(recipe, skip_bad=skip_bad)
+    classes = len(data.classes)
+    if data.test.labels.ndim == 2:
+        example = compute_label_metrics(torch.full((1, classes), 0.5), torch.ones(1, classes, dtype=torch.bool))
+    else:
+        example = compute_metrics(torch.full((2, classes), 1 / classes), torch.tensor([0, 1]))
+    defined = [name for name, value in asdict(example).items() if value is not None and name in _METRICS]
+    if metric not in defined:
+        problem = f"metric {metric!r} is not defined for {data.name}, with {classes} classes"
+        labels = " and several labels per sample" if data.test.labels.ndim == 2 else ""
+        raise ValueError(f"{problem}{labels}: use one of {', '.join(defined)}")
+    return data
+
+
 def _evaluate(run: Path, metric: str, data: Data, device: str) -> float:
     """Return a metric of a trained model on the test split."""
     value = getattr(evaluate(run, splits=data, device=device).metrics, metric, None)
     if value is None:
-        raise ValueError(f"metric {metric!r} is not defined for {data.name}, with {len(data.classes)} classes: choose another")
+        raise ValueError(f"metric {metric!r} is not defined for {data.name}, whose test labels are all of one class")
     return value
 
 

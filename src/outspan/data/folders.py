@@ -1,6 +1,7 @@
 """Folders of image files: which splits and classes they have. No image is read here."""
 
 import os
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from outspan.data.members import ImageFile
 from outspan.shapes import Bool, Int64
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff"}
+_HEIC = {".heic", ".heif"}  # the photographs of iPhones, which Pillow does not read
+_CONVERT = "HEIC images are not read: convert them to JPEG"
 Listing = tuple[Sequence[ImageFile], Int64[Tensor, "..."] | Bool[Tensor, "... classes"]]  # files and their labels
 _WORTH_STORING = 10_000  # fewer files are listed faster than a user notices
 _VALIDATION = ("val", "valid", "validation")  # names of the validation folder
@@ -53,6 +56,8 @@ def list_folder(path: Path) -> tuple[Listing, Listing, Listing | None, tuple[str
     test_folder = path / "test" if (path / "test").is_dir() else validation or path / "val"
     for split in (path / "train", test_folder):
         if not split.is_dir():
+            if any(files_below(path, _HEIC)):
+                raise ValueError(f"{path}: {_CONVERT}")
             raise ValueError(
                 f"{path}: needs the folders train and val (or test), each with one folder per class; {split} is missing"
                 " (a folder of class folders alone is accepted, too)"
@@ -165,5 +170,10 @@ def _list_names(split: Path, classes: tuple[str, ...]) -> tuple[list[str], Int64
 def _read_class(folder: Path) -> Entry:
     """Return the files of a class folder in the order of their paths, part by part: a NUL is in no name and sorts first."""
     stamps: dict[str, Stamp] = {}
-    names = sorted(_names_below(folder, SUFFIXES, stamps), key=lambda name: name.replace("/", "\0"))
+    every = list(_names_below(folder, SUFFIXES | _HEIC, stamps))
+    names = sorted((name for name in every if _is_image(name)), key=lambda name: name.replace("/", "\0"))
+    if left_out := len(every) - len(names):
+        if not names:
+            raise ValueError(f"{folder}: {_CONVERT}")
+        warnings.warn(f"{folder}: {left_out} of {len(every)} files are left out: {_CONVERT}", stacklevel=3)
     return Entry(stamps, [names])

@@ -43,13 +43,13 @@ def _columns(options: ReadOptions) -> Columns:
 
 
 def _read_image_table(name: str, path: Path, options: ReadOptions) -> Data:
-    train, (paths, labels), classes, weights = image_tables.list_table(path, _columns(options))
+    train, (paths, labels), classes, weights = image_tables.list_table(path, _columns(options), options.skip_bad)
     first = published.make_files(train, options)
     return Data(name, replace(first, weights=weights), replace(first, paths=paths, labels=labels), classes)
 
 
 def _read_whole_image_table(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:
-    return published.make_files(image_tables.list_whole_table(path, classes, _columns(options)), options)
+    return published.make_files(image_tables.list_whole_table(path, classes, _columns(options), options.skip_bad), options)
 
 
 def _read_whole_folder(path: Path, classes: tuple[str, ...], options: ReadOptions) -> Files:

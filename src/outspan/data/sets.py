@@ -141,7 +141,8 @@ def _read(name: str, options: ReadOptions) -> Data:
         )
     if os.sep in name:
         raise ValueError(f"{name}: no such file or folder")
-    raise unknown("data set", name, SETS, "a folder", "an .npz file", ".tar shards", "a .csv, .tsv, .jsonl or .parquet file")
+    others = "a folder", "an .npz file", ".tar shards", "a .csv, .tsv, .jsonl or .parquet file"
+    raise ValueError(f"{name}: no such file or folder, and {unknown('data set', name, SETS, *others)}")
 
 
 def _root_of(name: str) -> Path:

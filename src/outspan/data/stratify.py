@@ -13,6 +13,8 @@ from outspan.config import Recipe
 from outspan.data.dataset import Data
 from outspan.data.splits import Samples
 
+MORE_TEST_SAMPLES = "add samples, or use cross-validation (outspan compare --folds 5)"
+
 
 def hold_out(split: Samples, count: int, seed: int) -> tuple[Samples, Samples | None]:
     """Return the samples to train on and, if `count` is not 0, this number of random samples for validation.
@@ -54,18 +56,24 @@ def share(sizes: np.ndarray, count: int) -> np.ndarray:
 
 
 def with_fold(data: Data, recipe: Recipe) -> Data:
-    """Return the data of a recipe with `folds`: one part of the training samples is the test split, the others are trained on.
+    """Return the data of a recipe with `folds`, of which one is the test split. Warn of classes that not all folds can have."""
+    if not recipe.folds:
+        return data
+    if recipe.folds > len(data.train):
+        raise ValueError(f"folds must be at most the number of training samples, {len(data.train)}, got {recipe.folds}")
+    sizes = count_by_class(data.train.labels, len(data.classes)).tolist()
+    if rare := [name for name, size in zip(data.classes, sizes, strict=True) if 0 < size < recipe.folds]:
+        problem = f"fewer samples than folds, {recipe.folds}, in the class{'es' * (len(rare) > 1)} {_listed(rare)}"
+        warnings.warn(f"{problem}: use fewer folds", stacklevel=3)
+    return take_fold(data, recipe)
+
+
+def take_fold(data: Data, recipe: Recipe) -> Data:
+    """Return the data with one part of the training samples as the test split. The others are trained on.
 
     All folds train on equally many samples: if the parts differ by one, one sample of the larger rest is left out.
     """
-    if not recipe.folds:
-        return data
     labels, count = data.train.labels, len(data.train)
-    if recipe.folds > count:
-        raise ValueError(f"folds must be at most the number of training samples, {count}, got {recipe.folds}")
-    sizes = count_by_class(labels, len(data.classes)).tolist()
-    if rare := [name for name, size in zip(data.classes, sizes, strict=True) if 0 < size < recipe.folds]:
-        warnings.warn(f"class {rare[0]!r} has fewer samples than folds, {recipe.folds}: use fewer folds", stacklevel=3)
     is_test = pick_fold(labels, recipe.folds, recipe.fold)
     rest = (~is_test).nonzero().squeeze(1)[: count - -(-count // recipe.folds)]
     return replace(data, train=data.train.take(rest), test=data.train.take(is_test.nonzero().squeeze(1)))
@@ -84,8 +92,13 @@ def warn_missing_classes(labels: Tensor, classes: Sequence[str], title: str, how
     """Warn if a part of the data has no sample of some class. `title` names the part, and `how` says what to do."""
     counts = count_by_class(labels, len(classes)).tolist()
     if missing := [name for name, count in zip(classes, counts, strict=True) if not count]:
-        listed = ", ".join(map(repr, missing[:5])) + (", …" if len(missing) > 5 else "")
-        warnings.warn(f"{title} has no sample of class {listed}: its scores say nothing about it; {how}", stacklevel=3)
+        warnings.warn(
+            f"{title} has no sample of class {_listed(missing)}: its scores say nothing about it; {how}", stacklevel=3
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
 
 
 def count_by_class(labels: Tensor, classes: int) -> Tensor:

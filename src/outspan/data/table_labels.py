@@ -58,6 +58,11 @@ class Columns:
         """Whether a row can have several labels."""
         return bool(self.separator) or len(self.labels) > 1
 
+    def options(self) -> list[tuple[str, str]]:
+        """Return all columns, each with the option that names it."""
+        options = {"text_column": self.texts, "label_column": self.labels, "weight_column": (self.weight,) * bool(self.weight)}
+        return [(column, option) for option, columns in options.items() for column in columns]
+
     def join(self, where: str, row: Mapping[str, Any], label: str) -> str:
         """Return the labels of a row in one string. `label` is the text in the only column, if there is only one."""
         if len(self.labels) == 1:

@@ -9,6 +9,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -73,7 +74,8 @@ def split_rows(path: Path, columns: Columns, skip_bad: int = 0) -> tuple[list[Ro
     if path.is_dir() and not is_dataset(path):
         tables = [find_table(path, "train"), find_table(path, "test") or find_table(path, "validation")]
         names = (table or path / f"{name}.csv" for table, name in zip(tables, ("train", "test"), strict=True))
-        train, test = (drop_bad_rows(table, list(_rows(table, columns)), columns, skip_bad) for table in names)
+        by_table = zip(names, (columns, replace(columns, weight="")), strict=True)  # only training samples have weights
+        train, test = (drop_bad_rows(table, list(_rows(table, own)), own, skip_bad) for table, own in by_table)
         return train, test
     rows = drop_bad_rows(path, list(_rows(path, columns)), columns, skip_bad)
     # Sets of labels may all be different, and a class with one row is always trained on.
@@ -117,7 +119,8 @@ def read_table(
 
 
 def read_rows(path: Path, classes: tuple[str, ...], columns: Columns, skip_bad: int = 0) -> tuple[list[Row], Tensor]:
-    """Return all rows of a table and their labels."""
+    """Return all rows of a table and their labels. Their weights are not read."""
+    columns = replace(columns, weight="")
     rows = drop_bad_rows(path, list(_rows(path, columns)), columns, skip_bad)
     if not rows:
         raise ValueError(f"{path}: the table has no rows")
@@ -188,12 +191,11 @@ def _rows(path: Path, columns: Columns) -> Iterator[Row]:
     """Return the rows of a table, each with its place for error messages."""
     first = None
     for where, row in raw_rows(path):
-        for column in (*columns.texts, *columns.labels):
+        for column, option in columns.options():
             if column not in row:
-                option = "text_column" if column in columns.texts else "label_column"
                 known = show_names(list(row)) or "none"
                 raise ValueError(f"{where}: no column {shown(column)} (it has {known}); set {option} to another")
-            if row[column] is None and columns.is_multi_label:
+            if row[column] is None and columns.is_multi_label and column != columns.weight:
                 raise ValueError(f"{where}: nothing in the column {column!r}")
         content, value = _join_texts(where, row, columns.texts), row[columns.labels[0]]
         value = "" if value is None else value

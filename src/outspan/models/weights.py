@@ -35,7 +35,10 @@ def read_published(source: Source) -> dict[str, Tensor]:
     """Return the tensors of a published file. It is downloaded if it is not there, into $OUTSPAN_DATA/weights."""
     path = root() / "weights" / source.name
     path.parent.mkdir(parents=True, exist_ok=True)
-    download(source, path)
+    try:
+        download(source, path)
+    except ValueError as error:
+        raise ValueError(f"{error}; without network access use --set weights=FILE.safetensors") from None
     if digest_of(path) != source.sha256:
         raise ValueError(f"{path}: its SHA-256 is not {source.sha256}: remove it, and run the command again")
     return torch.load(path, map_location="cpu", weights_only=True)
@@ -43,6 +46,10 @@ def read_published(source: Source) -> dict[str, Tensor]:
 
 def read_weights(weights: str) -> dict[str, Tensor]:
     """Return the tensors of a file, or the tensors of the model if the file is a checkpoint of this library."""
+    if Path(weights).is_dir():
+        files = sorted(path.name for path in Path(weights).glob("*.safetensors"))
+        how = f"pass a file in it, {' or '.join(files)}" if files else "it has no .safetensors file"
+        raise ValueError(f"weights {weights!r}: a folder, not a file: {how}")
     if not Path(weights).is_file():
         raise ValueError(f"weights {weights!r}: no such file (allowed: empty, {PUBLISHED_WEIGHTS!r}, or a file)")
     try:

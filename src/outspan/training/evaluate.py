@@ -12,13 +12,14 @@ from torch import Tensor
 
 from outspan import devices
 from outspan.data.dataset import Data
+from outspan.data.stratify import MORE_TEST_SAMPLES, warn_missing_classes
 from outspan.figures.markup import display, figure_bytes
 from outspan.files import expand_home
 from outspan.models.evaluating import on_device
 from outspan.models.precision import in_precision
 from outspan.policies.objectives import find_objective
 from outspan.shapes import Float64, Int64, Labels, describe
-from outspan.training.evaluation_data import EvaluationData, load_evaluation_data, use_splits
+from outspan.training.evaluation_data import EvaluationData, Part, load_evaluation_data, use_splits
 from outspan.training.label_metrics import (
     LabelMetrics,
     LabelScores,
@@ -212,6 +213,8 @@ def evaluate(
         raise ValueError("data and splits exclude each other: pass one of them")
     other = str(expand_home(data)) if data else ""
     tested = use_splits(run, splits) if splits is not None else load_evaluation_data(run, other, skip_bad=skip_bad)
+    if tested.part != Part.WHOLE and run.recipe.fraction == 1 and not run.recipe.folds:  # otherwise they may be missing
+        warn_missing_classes(tested.split.labels, run.classes, str(tested), MORE_TEST_SAMPLES)
     with on_device(run.model, where) as model:
         model = in_precision(model, run.recipe.precision)
         logits = compute_logits(model, tested.split, run.preprocess, where, on_batch)

@@ -10,7 +10,7 @@ from outspan.config import Recipe
 from outspan.data.dataset import Data, count_copies
 from outspan.data.sets import check_data_holds, has_test_only, is_gone, is_undivided, load_for, load_whole
 from outspan.data.splits import Samples, Split
-from outspan.data.stratify import hold_out, with_fold
+from outspan.data.stratify import hold_out, take_fold
 from outspan.shapes import channels_of_shape, describe
 from outspan.training.provenance import check_same_value
 from outspan.training.trained import Trained
@@ -67,8 +67,10 @@ def use_splits(run: Trained, splits: Data) -> EvaluationData:
     if not isinstance(splits, Data):
         raise ValueError(f"splits must be an outspan.data.sets.Data, got {describe(splits)}")
     models.check_takes(run.recipe.model, splits.test.noun)
-    if run.recipe.folds and (folded := with_fold(splits, run.recipe)).test.digest == run.test_digest:
-        return EvaluationData(folded, _prepare(run, folded), Part.HELD_OUT)
+    if run.recipe.folds and splits.test.digest != run.test_digest:  # otherwise it is divided already
+        folded = take_fold(splits, run.recipe)
+        if folded.test.digest == run.test_digest:
+            return EvaluationData(folded, _prepare(run, folded), Part.HELD_OUT)
     return EvaluationData(splits, _prepare(run, splits), Part.SPLIT)
 
 

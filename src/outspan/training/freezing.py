@@ -1,5 +1,7 @@
 """Which part of a model trains in an epoch, for fine-tuning."""
 
+import warnings
+
 from torch import nn
 
 from outspan.config import Recipe
@@ -15,6 +17,15 @@ def is_frozen(recipe: Recipe, epoch: int) -> bool:
     [True, True, False, False]
     """
     return recipe.freeze == FROZEN_BODY and (not recipe.unfreeze or epoch < recipe.unfreeze)
+
+
+def warn_without_effect(recipe: Recipe, epochs: int, noun: str) -> None:
+    """Warn if the head is trained on random features, or if the run ends before the other layers train."""
+    if recipe.freeze == FROZEN_BODY and noun == "images" and not recipe.weights:
+        how = "set weights, e.g. to published, or leave out freeze"
+        warnings.warn(f"freeze is {FROZEN_BODY!r}, so the head is trained on random features: {how}", stacklevel=3)
+    if recipe.unfreeze >= epochs and recipe.freeze == FROZEN_BODY:
+        warnings.warn(f"unfreeze {recipe.unfreeze} has no effect in a run of {epochs} epochs: set a smaller one", stacklevel=3)
 
 
 def set_training(model: nn.Module, *, frozen: bool) -> bool:

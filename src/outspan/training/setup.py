@@ -17,7 +17,7 @@ from outspan.data.dataset import Data
 from outspan.data.preprocess import make_preprocess
 from outspan.data.sets import locate
 from outspan.data.splits import Samples, Split
-from outspan.data.stratify import count_by_class, hold_out, warn_missing_classes
+from outspan.data.stratify import MORE_TEST_SAMPLES, count_by_class, hold_out, warn_missing_classes
 from outspan.files import absolute, expand_home
 from outspan.models.precision import in_precision
 from outspan.models.weights import PUBLISHED_WEIGHTS
@@ -30,6 +30,7 @@ from outspan.policies.table import Policy, build_policy, check_noun, find_policy
 from outspan.sample_weights import normalize_weights
 from outspan.shapes import channels_of_shape
 from outspan.training.distributed import RankLearner, Ranks
+from outspan.training.freezing import warn_without_effect
 from outspan.training.graphs import GraphModel
 from outspan.training.provenance import DataProvenance, Environment, Provenance, describe_data, describe_environment
 from outspan.training.saving import Parts
@@ -103,6 +104,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     if recipe.batch > len(train):
         one = f"an epoch is one step with all {len(train)} {train.noun}; a smaller batch gives more steps"
         warnings.warn(f"batch {recipe.batch} is larger than the training data: {one}", stacklevel=2)
+    warn_without_effect(recipe, recipe.total_epochs(len(train)), train.noun)
     validation = None if validation is None else validation.prepared(recipe)
     is_synchronized = bool(recipe.sync_bn) and ranks.is_group
     graphs = options.graphs and train.can_record_graphs(options.device) and not is_synchronized
@@ -191,6 +193,8 @@ def _hold_out(recipe: Recipe, data: Data) -> tuple[Samples, Samples | None]:
     )
     if validation is not None:
         warn_missing_classes(validation.labels, data.classes, "the validation split", how)
+    if recipe.fraction == 1 and not recipe.folds:  # a fraction is for quick tests, and `with_fold` has its own warning
+        warn_missing_classes(data.test.labels, data.classes, "the test split", MORE_TEST_SAMPLES)
     return train, validation
 
 

@@ -34,6 +34,16 @@ def page(cells: Sequence[Cell]) -> str:
         f"{'; '.join(trails) or 'none'}.",
         "It is also not always better on [data that were not used to design it](#data-that-were-not-used-to-design-auto).",
         "",
+        "| if you | use |",
+        "|---|---|",
+        "| do not know which transforms suit your data | `auto` |",
+        '| have photos | `auto`; with `defaults = "flip"` or `"cifar-cutout"` (crop, flip, cutout) if you know that they fit |',
+        "| have many wrong labels | `auto` with `skip = 0`: then hard samples do not come more often |",
+        "| train for up to 3 epochs | `auto`: it starts without augmentation |",
+        "| know that rotation or position decides the class | `auto` with the other `transforms`: it cannot see this harm |",
+        "| reproduce the paper | `uncertain` |",
+        "| want published settings | `randaugment`, `trivialaugment`, `autoaugment`, ... ([policies](policies.md)) |",
+        "",
         f"We compared policies in {len(cells)} cases: a data set, a model and a training time on one CPU core, with 3 seeds,",
         "equal time and the same `finish` for all. *Best plain* is the best of none, crop and flip, random, RandAugment,",
         "TrivialAugment, and the transforms of `auto` at a fixed strength, chosen for each case by validation accuracy.",
@@ -51,16 +61,6 @@ def page(cells: Sequence[Cell]) -> str:
         "With 111 epochs they are level. With 5,000 images and 800 epochs, `auto` is 0.4 points above random transforms",
         "([research log](research.md)).",
         "",
-        "| if you | use |",
-        "|---|---|",
-        "| do not know which transforms suit your data | `auto` |",
-        '| have photos | `auto`; with `defaults = "flip"` or `"cifar-cutout"` (crop, flip, cutout) if you know that they fit |',
-        "| have many wrong labels | `auto` with `skip = 0`: then hard samples do not come more often |",
-        "| train for up to 3 epochs | `auto`: it starts without augmentation |",
-        "| know that rotation or position decides the class | `auto` with the other `transforms`: it cannot see this harm |",
-        "| reproduce the paper | `uncertain` |",
-        "| want published settings | `randaugment`, `trivialaugment`, `autoaugment`, ... ([policies](policies.md)) |",
-        "",
         *_unseen(),
         "",
         "Accuracies are test accuracies in %, mean of 3 seeds. `benchmarks/which_policy.py` writes this page from",
@@ -77,8 +77,8 @@ def _unseen() -> list[str]:
     mean_best, mean_none = statistics.fmean(to_best.values()), statistics.fmean(to_none.values())
     error = statistics.stdev(to_best.values()) / len(cells) ** 0.5
     rows = [
-        f"| {name} | {epochs} | {_mean(cell, 'none'):.1f} | {best_plain(cell)} {_mean(cell, best_plain(cell)):.1f} "
-        f"| {_mean(cell, 'auto'):.1f} | {to_best[name, epochs]:+.1f} |"
+        f"| {name} | {_mean(cell, 'auto'):.1f} | {_mean(cell, 'none'):.1f} "
+        f"| {best_plain(cell)} {_mean(cell, best_plain(cell)):.1f} | {to_best[name, epochs]:+.1f} | {epochs} |"
         for (name, epochs), cell in cells.items()
     ]
     return [
@@ -93,7 +93,7 @@ def _unseen() -> list[str]:
         f"- Against the best plain policy of each case, the mean difference is {mean_best:+.2f} ± {error:.2f} (standard error",
         f"  over cases). It is more than a point worse in {sum(value < -1 for value in to_best.values())} cases.",
         "",
-        "| case | epochs | none | best plain | `auto` | `auto` - best plain |",
+        "| case | `auto` | none | best plain | `auto` - best plain | epochs |",
         "|---|---:|---:|---:|---:|---:|",
         *rows,
     ]
@@ -120,7 +120,7 @@ def _summary(cells: Sequence[Cell]) -> list[str]:
 
 
 def _table(cells: Sequence[Cell]) -> list[str]:
-    head = "| case | epochs | none | best plain | `auto` | `auto` - best plain, 95 % interval |"
+    head = "| case | `auto` | none | best plain | `auto` - best plain, 95 % interval | epochs |"
     return [head, "|---|---:|---:|---:|---:|---:|", *map(_row, cells)]
 
 
@@ -128,7 +128,7 @@ def _row(cell: Cell) -> str:
     difference, low, high = cell.interval(cell.best)
     none, best, auto = (statistics.fmean(cell.tests[policy]) for policy in ("none", cell.best, "auto"))
     interval = f"{difference:+.2f} [{low:+.2f}, {high:+.2f}]"
-    return f"| {cell.name} | {cell.epochs:.0f} | {none:.1f} | {cell.best} {best:.1f} | {auto:.1f} | {interval} |"
+    return f"| {cell.name} | {auto:.1f} | {none:.1f} | {cell.best} {best:.1f} | {interval} | {cell.epochs:.0f} |"
 
 
 def read_cells(path: Path) -> list[Cell]:

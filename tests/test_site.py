@@ -58,14 +58,28 @@ def test_the_tables_of_results_have_the_numbers_of_the_files(tmp_path, monkeypat
     page = tables.benchmarks_page(tmp_path)
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in page.splitlines() if line.startswith("|")]
     assert rows == [
-        ["", "value"], ["---", "---:"], ["none", "1.235"], ["random", "23,457"],
+        ["", "value"], ["---", "---:"], ["none", "1.235"], ["random", "23,457"],  # not fractions
         ["", "value"], ["---", "---:"], ["timm", "12"], ["kornia", "3"],
         ["", "mean", "is fast", "std"], ["---", "---:", "---:", "---:"],
-        ["none", "0.5", "yes", ""], ["auto", "0.75", "", "0.1"],
+        ["none", "0.5000", "yes", ""], ["auto", "0.7500", "", "0.1000"],
     ]  # fmt: skip
     assert "**speeds, side 32, cores 1, per second**" in page
     assert "A CPU; 2026-01-01; `results/one.json`" in page
     assert r"a \| b" in page
+
+
+def test_results_without_tables_and_with_many_say_so(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(BUILD.parent)
+    tables = importlib.import_module("tables")
+    many = {f"group {i}": {"a": i} for i in range(20)} | {"runs": {"seed 0": {"a": 1}, "seed 1": {"a": 2}}}
+    (tmp_path / "lists.json").write_text(json.dumps({"what": "See docs/research.md.", "rows": [{"a": 1}] * 9}))
+    (tmp_path / "many.json").write_text(json.dumps({f"part {i}": many for i in range(12)}))
+    page = tables.benchmarks_page(tmp_path)
+    assert "See [research](research.md)." in page
+    assert "Its lists are only in the file: `rows` (9)." in page
+    assert "seed 0" not in page
+    assert "More tables are in the file (4)." in page
+    assert page.count("| --- |") == 8
 
 
 @pytest.fixture(scope="module")

@@ -96,6 +96,8 @@ def write_reference(folder: Path) -> None:
     listing = [sys.executable, "-m", "typer", "outspan.cli", "utils", "docs", "--title", "Command line"]
     text = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
     text = re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+\n", "", text)  # one line each, cut; the table of contents lists them, too
+    text = re.sub(r"(?m)^Example: (.*)$", r"```sh\n\1\n```", text)
+    text = re.sub(r"\(docs/([\w-]+\.md(#[\w-]+)?)\)", r"([\1](../\1))", text)
     (folder / "commands.md").write_text(text, encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """The page of all results: tables of results/*.json, with the machine, the date and the commit of each."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,9 +20,11 @@ LEFT_OUT = {
     "notes",
     "date",
     "commit",
+    "runs",
+    "by_seed",
 }
 ABOUT = ("question", "what", "reported", "about", "source", "transforms")  # keys that describe a result
-MOST_ROWS, MOST_COLUMNS = 30, 8
+MOST_ROWS, MOST_COLUMNS, MOST_TABLES = 30, 8, 8
 
 
 def benchmarks_page(results: Path) -> str:
@@ -42,12 +45,19 @@ def _section(name: str, result: Mapping[str, Json]) -> Iterator[str]:
     yield f"## {name}"
     about = next((result[key] for key in ABOUT if isinstance(result.get(key), str)), None)
     if about:
-        yield _cell(about)
+        yield re.sub(r"docs/([\w-]+)\.md", r"[\1](\1.md)", _cell(about))
     yield f"{_where(result)}`results/{name}.json`"
     if isinstance(result.get("command"), str):
         yield f"```text\n{result['command']}\n```"
     kept = {key: value for key, value in result.items() if key not in LEFT_OUT and value is not about}
-    yield from _tables(kept, ())
+    tables = list(_tables(kept, ()))
+    places = [i for i, one in enumerate(tables) if one.startswith("|")]
+    if not places:
+        lists = [f"`{key}` ({len(value):,})" for key, value in kept.items() if isinstance(value, list | dict)]
+        yield f"Its lists are only in the file: {', '.join(lists)}."
+    yield from tables[: places[MOST_TABLES - 1] + 1] if len(places) > MOST_TABLES else tables
+    if len(places) > MOST_TABLES:
+        yield f"More tables are in the file ({len(places) - MOST_TABLES})."
 
 
 def _where(result: Mapping[str, Json]) -> str:
@@ -66,13 +76,15 @@ def _tables(values: Mapping[str, Json], path: tuple[str, ...]) -> Iterator[str]:
     groups = {key: value for key, value in values.items() if isinstance(value, dict) and value and key not in LEFT_OUT}
     if any(isinstance(value, int | float) for value in scalars.values()):
         yield from _title(path)
-        yield _table(["", "value"], [[key, _cell(value)] for key, value in scalars.items()])
+        cells = _column(list(scalars.values()))
+        yield _table(["", "value"], [[key, cell] for key, cell in zip(scalars, cells, strict=True)])
     if groups and len(groups) > 1 and all(any(map(_is_scalar, group.values())) for group in groups.values()):
         columns = list(dict.fromkeys(key for group in groups.values() for key, value in group.items() if _is_scalar(value)))
         if len(columns) <= MOST_COLUMNS:
             if not scalars:
                 yield from _title(path)
-            yield _table(["", *columns], [[key, *(_cell(group.get(c)) for c in columns)] for key, group in groups.items()])
+            cells = zip(*(_column([group.get(column) for group in groups.values()]) for column in columns), strict=True)
+            yield _table(["", *columns], [[key, *row] for key, row in zip(groups, cells, strict=True)])
             groups = {key: {k: v for k, v in group.items() if not _is_scalar(v)} for key, group in groups.items()}
     for key, group in groups.items():
         if len(path) < 3:
@@ -105,6 +117,13 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 
 def _is_scalar(value: Json) -> bool:
     return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= 80)
+
+
+def _column(values: list[Json]) -> list[str]:
+    """Return the cells of a column. Fractions, such as accuracies, have four decimals, so that they are aligned."""
+    numbers = [value for value in values if isinstance(value, float)]
+    are_fractions = all(value == 0 or 1e-3 <= abs(value) <= 1 for value in numbers)
+    return [f"{value:.4f}" if are_fractions and isinstance(value, float) else _cell(value) for value in values]
 
 
 def _cell(value: Json) -> str:

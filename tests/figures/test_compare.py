@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from matplotlib.text import Text
 
 from outspan.figures.compare import Curves, compare_figure, frontier_figure
 from outspan.figures.style import COLOURS
@@ -42,8 +43,10 @@ def test_names_beside_lines_do_not_overlap():
     figure = compare_figure({name: Curves([[0.5, 0.9 + i / 1e4]], [1, 2], [1, 2]) for i, name in enumerate("abcde")})
     figure.draw_without_rendering()
     for axis in figure.axes:
-        boxes = sorted((text.get_window_extent().y0, text.get_window_extent().y1) for text in axis.texts)
-        assert all(top <= bottom + 2 for (_, top), (bottom, _) in itertools.pairwise(boxes))
+        boxes = [Text.get_window_extent(text) for text in axis.texts]  # without the line to the end of the curve
+        ordered = sorted(boxes, key=lambda box: box.y0)
+        assert all(low.y1 <= high.y0 + 2 for low, high in itertools.pairwise(ordered))
+        assert all(box.x0 > axis.get_window_extent().x1 for box in boxes)  # the frame crosses no name
 
 
 def test_a_policy_with_a_single_evaluation_is_visible():

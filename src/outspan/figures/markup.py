@@ -90,7 +90,11 @@ def table(
     body = [element("tr", [_cell(cell, is_header=not i) for i, cell in enumerate(row)]) for row in rows]
     classes = " ".join(["tools"] * tools + ["numeric"] * numeric)
     whole = element(
-        "table", element("caption", caption), element("thead", head), element("tbody", body), class_=classes or None
+        "table",
+        element("caption", element("span", caption)),
+        element("thead", head),
+        element("tbody", body),
+        class_=classes or None,
     )
     frame = "scroll tall" if len(body) > _TALL else "scroll"
     return element("div", whole, class_=frame, tabindex=0, role="region", aria_label=caption)

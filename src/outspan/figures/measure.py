@@ -1,8 +1,7 @@
 """Figures of studies: error against instability, the graph of compositions, and mixup."""
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from outspan.figures.style import VERDICT_COLOURS, colour_of, new_figure
+from outspan.figures.names import label_points
+from outspan.figures.style import VERDICT_COLOURS, colour_of, label_lines, new_figure
 
-Box = tuple[float, float, float, float]  # left, bottom, right, top
 Interval = tuple[float, float]
 _LABELS = {verdict: f"{verdict} than the baseline" for verdict in ("better", "worse")}
 
@@ -73,8 +72,8 @@ def measure_figure(baseline: Point, transforms: Mapping[str, Point], title: str)
     axis.set_title(title, fontsize=10)
     axis.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    figure.draw_without_rendering()  # fixes the positions of the points, which the labels must not cover
-    _draw_names(axis, {"baseline": baseline, **transforms}, 72 / figure.dpi)
+    points = {"baseline": baseline, **transforms}
+    label_points(figure, axis, {name: (*point.position, point.colour) for name, point in points.items()})
     return figure
 
 
@@ -86,48 +85,6 @@ def _draw_point(axis: Axes, point: Point, label: str | None) -> None:
     marker, size = ("o", 5) if point.verdict else ("*", 14)
     style = {"elinewidth": 0.7, "markersize": size, "zorder": 3, "alpha": 0.9}
     axis.errorbar(x, y, xerr=reach[0], yerr=reach[1], fmt=marker, color=point.colour, label=label, **style)
-
-
-def _draw_names(axis: Axes, points: Mapping[str, Point], scale: float) -> None:
-    """Write each name near its point, where it covers no other name and no point, with a line to the point.
-
-    `scale` is the size of a pixel in points.
-    """
-    left, bottom, right, top = map(float, axis.bbox.extents)
-    frame = scale * left, scale * bottom, scale * right, scale * top
-    positions = {name: (scale * axis.transData.transform(point.position)).tolist() for name, point in points.items()}
-    taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in positions.values()]
-    for name, (x, y) in positions.items():
-        right, up, box = _free_place(x, y, 4.6 * len(name), frame, taken)  # the width in points, for 8-point letters
-        taken.append(box)
-        colour = points[name].colour
-        style = {"fontsize": 8, "color": colour, "va": "center", "ha": "right" if right < 0 else "left", "zorder": 4}
-        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0}
-        axis.annotate(name, points[name].position, xytext=(right, up), textcoords="offset points", arrowprops=line, **style)
-
-
-def _free_place(x: float, y: float, width: float, frame: Box, taken: Sequence[Box]) -> tuple[float, float, Box]:
-    """Return the offset of a name from its point, to the right and up, and the box that it fills."""
-    places = list(_places(x, y, width))
-    free = (place for place in places if _is_inside(place[2], frame) and not any(_overlap(place[2], other) for other in taken))
-    return next(free, places[0])
-
-
-def _places(x: float, y: float, width: float) -> Iterator[tuple[float, float, Box]]:
-    """Return the places to try for a name, from near to far."""
-    angles = [math.pi * turn / 8 for turn in (1, -1, 7, -7, 3, -3, 5, -5)]
-    for distance, angle in itertools.product(range(10, 120, 8), angles):
-        right, up = distance * math.cos(angle), distance * math.sin(angle)
-        left = x + right - (width if right < 0 else 0)
-        yield right, up, (left, y + up - 4.5, left + width, y + up + 4.5)
-
-
-def _is_inside(box: Box, frame: Box) -> bool:
-    return frame[0] < box[0] and frame[1] < box[1] and box[2] < frame[2] and box[3] < frame[3]
-
-
-def _overlap(box: Box, other: Box) -> bool:
-    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
 
 
 def graph_figure(errors: Mapping[str, float], arrows: Sequence[Arrow], title: str) -> Figure:
@@ -185,15 +142,17 @@ def mixup_figure(
     x, y = [100 * point.x for point in curve], [100 * point.y for point in curve]
     low = [max(0.0, 100 * (point.y - point.interval[0])) for point in curve]
     high = [max(0.0, 100 * (point.interval[1] - point.y)) for point in curve]
-    first.errorbar(x, y, yerr=[low, high], marker="o", color=colour_of(0), label="mixup")
+    first.errorbar(x, y, yerr=[low, high], marker="o", color=colour_of(0))
+    ends = {"mixup": (x[-1], y[-1], colour_of(0))}
     for (name, level), colour in zip(levels.items(), ("black", "0.5"), strict=True):
-        first.axhline(100 * level, color=colour, linestyle="--", linewidth=1, label=name)
+        first.axhline(100 * level, color=colour, linestyle="--", linewidth=1)
+        ends[name] = x[-1], 100 * level, colour
     first.set(xlabel="same-class partners, %", ylabel="instability, %", title="Instability of mixup")
-    first.legend(frameon=False)
     _draw_histograms(second, right, "Images that the baseline gets right", "margin of each model")
     _draw_histograms(third, wrong, "Images that the baseline gets wrong", "margin of each model")
     _draw_histograms(fourth, corrected, "Images that mixup corrects", "margin of the baseline")
     second.set_yscale("symlog")  # nearly all images are in the last bin
+    label_lines(figure, first, ends)
     return figure
 
 
@@ -203,5 +162,5 @@ def _draw_histograms(axis: Axes, histograms: Mapping[str, Sequence[int]], title:
         width = 1 / (bins * (len(histograms) + 1))
         centres = [(j + 0.5) / bins + (i - (len(histograms) - 1) / 2) * width for j in range(bins)]
         axis.bar(centres, counts, width, label=name, color=colour_of(i))
-    axis.set(xlabel=f"{label}: largest probability minus the second largest", ylabel="images", title=title)
+    axis.set(xlabel=f"{label}:\nlargest probability minus the second largest", ylabel="images", title=title)
     axis.legend(frameon=False)

@@ -110,19 +110,21 @@ def spread(positions: Sequence[float], distance: float, low: float = -math.inf, 
 
 
 def label_lines(figure: Figure, axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
-    """Write the name of each line beside its end, in its colour, without overlaps.
+    """Write the name of each line to the right of the axis, in its colour, without overlaps, with a thin line to its end.
 
     Args:
         figure: The figure of the axis; it is laid out.
         axis: Where the lines are.
         ends: By name, the last point of the line and its colour.
     """
-    for name, (x, y, colour) in ends.items():  # first at the right places, so that the layout leaves room for them
-        style = {"color": colour, "fontsize": 9, "va": "center", "annotation_clip": False}
-        axis.annotate(name, (x, y), xytext=(6, 0), textcoords="offset points", parse_math=False, **style)
+    for name, (x, y, colour) in ends.items():  # first at the height of the ends, so that the layout leaves room for them
+        style = {"color": colour, "fontsize": 9, "va": "center", "annotation_clip": False, "parse_math": False}
+        lead = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2}
+        at = {"xytext": (1.02, y), "textcoords": ("axes fraction", "data")}  # outside, or the frame would cross the name
+        axis.annotate(name, (x, y), **at, arrowprops=lead, **style)
     figure.draw_without_rendering()
-    points = 72 / figure.dpi
+    points, box = 72 / figure.dpi, axis.get_window_extent()
     wishes = [float(axis.transData.transform((x, y))[1]) * points for x, y, _ in ends.values()]
     texts = axis.texts[-len(ends) :]
-    for text, wish, place in zip(texts, wishes, spread(wishes, 11.0), strict=True):
-        text.set_position((6, place - wish))
+    for text, place in zip(texts, spread(wishes, 11.0, box.y0 * points, box.y1 * points), strict=True):
+        text.set_position((1.02, float(axis.transData.inverted().transform((box.x0, place / points))[1])))

@@ -6,7 +6,8 @@ from typing import Protocol, runtime_checkable
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from outspan.figures.style import COLOURS
+from outspan.figures.names import label_points
+from outspan.figures.style import COLOURS, colour_of
 
 
 @runtime_checkable
@@ -106,14 +107,12 @@ def gain_against_candidates(lines: Sequence[Curve]) -> Figure:
 
 def rank_figure(ranking: Ranking) -> Figure:
     """Return the predicted gain against the measured error score: one point per transform, one panel per predictor."""
-    figure = Figure(figsize=(12, 4.5), dpi=100, facecolor="white", layout="constrained")
+    figure = Figure(figsize=(12, 5.5), dpi=100, facecolor="white", layout="constrained")
     rows = [row for row in ranking.rows if row.measured is not None]
     panels = (("gain", "label kept"), ("net", "label as the model sees it"))
     for axis, (key, label) in zip(figure.subplots(1, 2), panels, strict=True):
         values = [getattr(row, key) for row in rows]
-        axis.scatter([row.measured for row in rows], values, s=14)
-        for row, value in zip(rows, values, strict=True):
-            axis.annotate(row.name, (row.measured or 0.0, value), fontsize=7, xytext=(3, 2), textcoords="offset points")
+        axis.scatter([row.measured for row in rows], values, s=14, color=colour_of(0))
         axis.set_yscale("symlog", linthresh=1e-6)
         axis.margins(x=0.15)  # space for the names
         axis.axhline(0, color="0.6", linewidth=0.8)
@@ -121,6 +120,8 @@ def rank_figure(ranking: Ranking) -> Figure:
         axis.set_ylabel(f"predicted gain, {label}")
         axis.set_title(f"Spearman {ranking.spearman[key]:+.2f}", fontsize=10)
         axis.grid(alpha=0.3)
+    for axis, (key, _) in zip(figure.axes, panels, strict=True):  # after the layout of both
+        label_points(figure, axis, {row.name: (row.measured or 0.0, getattr(row, key), "0.2") for row in rows})
     return figure
 
 

@@ -184,7 +184,7 @@ def _pairs(trained: Trained, noun: str, samples: tuple[object, Tensor, list[str]
         name = element("div", names[i], class_="muted") if len(set(names)) > 1 else None
         text = f"{classes[i]}: loss {before[i]:.2f} → {after[i]:.2f}"
         tiles.append(element("li", element("div", originals[i], changed, class_="pair"), text, name))
-    return element("ul", tiles, class_="tiles wide")
+    return element("ul", tiles, class_="tiles four")
 
 
 def _batch(trained: Trained, data: Data, count: int) -> tuple[object, Tensor, list[str]]:

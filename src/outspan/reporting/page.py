@@ -47,8 +47,8 @@ def build_page(title: str, sections: Sequence[Section], *, summary: Markup | Non
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
-        element("header", element("h1", title), summary, contents),
-        element("main", parts, id="content"),
+        _keep_units(element("header", element("h1", title), summary, contents)),
+        _keep_units(element("main", parts, id="content")),
         element("footer", element("p", f"Made by outspan {version}. This file is complete: it loads nothing.")),
         raw_element("script", script),
     )
@@ -60,6 +60,12 @@ def _section(name: str, section: Section) -> Markup:
     numbers = itertools.count(1)
     content = Markup(re.sub("<h3>", lambda _: f'<h3 id="{name}-{next(numbers)}">', section.content))
     return element("section", title, content, id=name, aria_labelledby=f"{name}-title")
+
+
+def _keep_units(content: Markup) -> Markup:
+    """Return content in which no line breaks between a number and "%", except in code, which is copied."""
+    parts = re.split(r"(<(?:pre|code)\b.*?</(?:pre|code)>)", content, flags=re.DOTALL)
+    return Markup("".join(part if i % 2 else re.sub(r"(?<=\d) %(?!\w)", "\u00a0%", part) for i, part in enumerate(parts)))
 
 
 def paragraph(*content: object, kind: str | None = None) -> Markup:

@@ -1,10 +1,12 @@
 """The sections of a run: its result, curves, errors, recipe and cost."""
 
 from dataclasses import asdict
+from types import MappingProxyType
 
 from outspan.config import write_recipe
 from outspan.figures.charts import Axis, Series, bar_chart, line_chart
 from outspan.figures.markup import Cell, Markup, element, join, table
+from outspan.messages import show_seconds
 from outspan.reporting.chosen import show_chosen
 from outspan.reporting.page import charts, missing, paragraph, subsection
 from outspan.reporting.runs import Detail, RunResult, find_comparison
@@ -15,6 +17,18 @@ from outspan.training.validation import BEST_METRICS, find_metric
 
 _MATRIX = 30  # classes up to which the whole confusion matrix is shown
 _LISTED = 60  # confusions that are listed otherwise
+
+
+# What the keys of the environment of a run are called.
+_SETTINGS = MappingProxyType(
+    {
+        "torch": "version of PyTorch",
+        "compiled": "torch.compile",
+        "graphs": "CUDA graphs",
+        "world": "number of processes",
+        "channels_last": "memory format channels_last",
+    }
+)
 
 
 def describe_accuracy(run: RunResult) -> str:
@@ -80,11 +94,11 @@ def run_sections(run: RunResult, detail: Detail) -> Markup:
 def _duration(seconds: float) -> str:
     """Return a time in words.
 
-    >>> _duration(3.14), _duration(150), _duration(9000)
-    ('3.1 seconds', '2.5 minutes', '2.5 hours')
+    >>> _duration(0.01234), _duration(3.14), _duration(150), _duration(9000)
+    ('0.0123 seconds', '3.1 seconds', '2.5 minutes', '2.5 hours')
     """
     unit, name = (1, "seconds") if seconds < 120 else (60, "minutes") if seconds < 7200 else (3600, "hours")
-    return f"{seconds / unit:.1f} {name}"
+    return f"{show_seconds(seconds / unit)} {name}"
 
 
 def _curves(run: RunResult) -> Markup:
@@ -198,11 +212,11 @@ def _recipe(run: RunResult) -> Markup:
         rows = [
             ("folder", run.folder),
             ("training samples", f"{data['train']:,}"),
-            ("shape of a sample", describe_size(data["shape"])),
+            ("size of a sample", describe_size(data["shape"])),
             ("classes", f"{len(data['classes']):,}"),
             ("SHA-256 of the training data", data.get("train_digest", "")),
             ("SHA-256 of the test data", data.get("test_digest", "")),
-            *((key, value) for key, value in setting.items()),
+            *((_SETTINGS.get(key, key), value) for key, value in setting.items()),
         ]
         parts.append(table(["", ""], rows, caption="Data and environment", tools=False, numeric=False))
     return subsection("Recipe and provenance", parts)

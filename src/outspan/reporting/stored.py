@@ -1,6 +1,7 @@
 """The JSON files of studies: reading them, and what all of them have in common."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -50,7 +51,8 @@ def show_recipe(stored: Stored) -> Markup:
     """Return the recipe of the baseline, to copy, and the settings of a study."""
     settings = stored["settings"]
     text = write_recipe(recipe_of(stored), "The baseline of this study, without transforms.")
-    rest = f"Trained on {settings.get('device')}. Training data: {settings.get('train')}. Test data: {settings.get('test')}."
+    train, test = (re.sub(r"^\d+", lambda count: f"{int(count[0]):,}", str(settings.get(key))) for key in ("train", "test"))
+    rest = f"Trained on {settings.get('device')}. Training data: {train}. Test data: {test}."
     return subsection("Recipe of the baseline", element("pre", text, class_="recipe"), paragraph(rest, kind="muted"))
 
 

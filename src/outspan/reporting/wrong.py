@@ -44,7 +44,7 @@ def _find_classes(evaluation: Evaluation) -> list[_Mistake]:
     mistakes = []
     for row in wrong[of_label[wrong].argsort(stable=True)].tolist():
         truth, guess = int(labels[row]), int(predicted[row])
-        texts = [f"{classes[one]} ({100 * float(probabilities[row, one]):.1f}\u00a0%)" for one in (truth, guess)]
+        texts = [f"{classes[one]} ({100 * float(probabilities[row, one]):.1f} %)" for one in (truth, guess)]
         mistakes.append(_Mistake(row, *texts))
     return mistakes
 

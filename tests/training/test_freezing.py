@@ -84,11 +84,11 @@ def test_the_learning_rate_falls_from_the_head_to_the_first_layer():
 
 def test_wrong_values_are_refused():
     with pytest.warns(UserWarning, match="so the head is trained on random features: set weights, e.g. to published"):
-        warn_without_effect(TUNED, 4, "images")
+        warn_without_effect(TUNED, 4)
     with pytest.warns(UserWarning, match="unfreeze 2 has no effect in a run of 2 epochs: set a smaller one"):
-        warn_without_effect(replace(TUNED, weights="published"), 2, "images")
-    warn_without_effect(TUNED, 4, "texts")
-    warn_without_effect(replace(TUNED, weights="published"), 4, "images")
+        warn_without_effect(replace(TUNED, weights="published"), 2)
+    warn_without_effect(replace(TUNED, model="some/text-model"), 4)
+    warn_without_effect(replace(TUNED, weights="published"), 4)
     with pytest.raises(ValueError, match="freeze must be one of none, all but head, got 'head'"):
         Recipe(freeze="head")
     with pytest.raises(ValueError, match=r"layer_decay is out of range, got 0.0 \(allowed: \(0, 1\]\)"):

@@ -97,6 +97,11 @@ def reads_files(name: str) -> bool:
     return _matches(name)[0][1].reads_files
 
 
+def starts_trained(name: str, weights: str) -> bool:
+    """Return whether a model starts from trained weights: those that `weights` names, or those of its own folder."""
+    return bool(weights) or _matches(name)[0][1].is_path
+
+
 def is_perceptron(name: str) -> bool:
     """Return whether a model has only linear layers and ReLU."""
     return _matches(name)[0][1].is_perceptron

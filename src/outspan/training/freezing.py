@@ -5,6 +5,7 @@ import warnings
 from torch import nn
 
 from outspan.config import Recipe
+from outspan.models import starts_trained
 from outspan.models.layers import find_layers
 
 FROZEN_BODY = "all but head"  # the value of `freeze` with which only the head trains
@@ -19,9 +20,9 @@ def is_frozen(recipe: Recipe, epoch: int) -> bool:
     return recipe.freeze == FROZEN_BODY and (not recipe.unfreeze or epoch < recipe.unfreeze)
 
 
-def warn_without_effect(recipe: Recipe, epochs: int, noun: str) -> None:
+def warn_without_effect(recipe: Recipe, epochs: int) -> None:
     """Warn if the head is trained on random features, or if the run ends before the other layers train."""
-    if recipe.freeze == FROZEN_BODY and noun == "images" and not recipe.weights:
+    if recipe.freeze == FROZEN_BODY and not starts_trained(recipe.model, recipe.weights):
         how = "set weights, e.g. to published, or leave out freeze"
         warnings.warn(f"freeze is {FROZEN_BODY!r}, so the head is trained on random features: {how}", stacklevel=3)
     if recipe.unfreeze >= epochs and recipe.freeze == FROZEN_BODY:

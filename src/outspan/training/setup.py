@@ -104,7 +104,7 @@ def build_setup(recipe: Recipe, data: Data, options: Options, *, has_begun: bool
     if recipe.batch > len(train):
         one = f"an epoch is one step with all {len(train)} {train.noun}; a smaller batch gives more steps"
         warnings.warn(f"batch {recipe.batch} is larger than the training data: {one}", stacklevel=2)
-    warn_without_effect(recipe, recipe.total_epochs(len(train)), train.noun)
+    warn_without_effect(recipe, recipe.total_epochs(len(train)))
     validation = None if validation is None else validation.prepared(recipe)
     is_synchronized = bool(recipe.sync_bn) and ranks.is_group
     graphs = options.graphs and train.can_record_graphs(options.device) and not is_synchronized

@@ -300,6 +300,9 @@ def test_a_picture_of_candidates_and_their_losses(trained, digits, tmp_path, run
         assert row.kept.count(True) == loaded.recipe.keep
         assert row.losses[row.kept.index(True)] == max(row.losses)
     assert any((row.candidates[0] != row.original).any() for row in rows)
+    for row in rows:
+        for picture, name in zip(row.candidates, row.names, strict=True):
+            assert name != "unchanged" or (picture == row.original).all()
     assert "must be a .png file" in run("candidates", trained, "-o", "c.pdf", code=2)
     outspan.train(data=digits, policy="random", out=tmp_path / "run", device="cpu", **KEYS)
     assert "policy random of the run keeps all" in run("candidates", tmp_path / "run", "-o", tmp_path / "d.png", code=2)

@@ -33,7 +33,8 @@ def candidates_figure(rows: Sequence[Row]) -> Figure:
         for axis, picture, name, loss, is_kept in zip(axes[1:], *columns, strict=True):
             _draw(axis, picture, f"{name.replace(' + ', ' +' + chr(10))}\nloss {loss:.2f}", is_kept=is_kept)
     grid[0][0].set_title("image", fontsize=11)
-    grid[0][1].set_title("candidates (framed: trained on)", fontsize=11, loc="left")
+    title = grid[0][1].set_title("candidates (framed: trained on)", fontsize=11, loc="left")
+    title.set_in_layout(False)  # it is above several columns
     return figure
 
 

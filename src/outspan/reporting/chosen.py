@@ -27,6 +27,7 @@ from outspan.reporting.samples import TILES, label_names, show_augmented
 from outspan.training.compositions import fractions, mean_by_fifth, most_changed
 from outspan.training.trained import Trained
 from outspan.transforms.apply import apply
+from outspan.transforms.table import find
 
 _COUNT = 4  # samples that are shown with each composition
 _LINES = 8  # of the chart that have a name
@@ -238,7 +239,8 @@ def candidate_rows(trained: Trained, data: Data, count: int) -> list[Row]:
 def _describe(plan: Plan, row: int) -> str:
     """Return the transforms of a row of a plan."""
     steps = zip(plan.ops[row].tolist(), plan.levels[row].tolist(), strict=True)
-    return " + ".join(plan.names[op] for op, level in steps if op >= 0 and level) or "unchanged"
+    names = [plan.names[op] for op, level in steps if op >= 0 and (level or not find(plan.names[op]).graded)]
+    return " + ".join(names) or "unchanged"
 
 
 def _candidates(run: RunResult, count: int) -> Markup:

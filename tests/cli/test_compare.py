@@ -9,6 +9,7 @@ import pytest
 from made import pixels
 from outspan.comparison import equal_time
 from outspan.comparison.result import Comparison
+from outspan.comparison.statistics import Difference
 
 
 def test_compare_prints_a_table_and_draws(tiny, tmp_path, run, side_by_side):
@@ -37,7 +38,9 @@ def test_compare_at_equal_time_prints_a_table_per_budget(tiny, tmp_path, run, mo
     changes = [part for change in (f"data={tiny}", "model=mlp", "batch=20") for part in ("--set", change)]
     options = ("--policies", "none,random", "--seeds", "2", "--equal", "time", "--budgets", "1, 2", "-o", out)
     monkeypatch.setattr(Comparison, "warnings", ("At budget 2 the training times differ",))
-    printed = run("compare", *changes, *options, "--minutes", 4 / 60)
+    with monkeypatch.context() as patch:  # of few test samples, the two seeds may have equal differences
+        patch.setattr(Comparison, "differences", [Difference("none", "random", 0.1, 0.3, 0.4)])
+        printed = run("compare", *changes, *options, "--minutes", 4 / 60)
     assert "\nAt budget 2 the training times differ\nAt budget 2:\n" in printed
     assert "\n± after a difference" in printed
     rows = [line.split() for line in printed.splitlines()]

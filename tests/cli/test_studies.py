@@ -9,7 +9,9 @@ from PIL import Image
 
 from outspan.cli.studies import _mixup_remarks
 from outspan.config import read_recipe
+from outspan.measurement.effects import Estimate
 from outspan.measurement.info import StudyInfo
+from outspan.measurement.intervals import Interval
 from outspan.measurement.mixup import MixupStudy, Tuning
 from outspan.measurement.mixup_margins import Corrected, Margins
 from outspan.measurement.scores import Scores
@@ -79,10 +81,13 @@ def test_mixup_without_corrected_samples_prints_no_margins():
     info = StudyInfo(SETTINGS, (0, 1), 9, "images", 0, 9, 0.5, True)
     score = Scores(9, 0.5, 0.0, 0.5, 0.0, 0)
     corrected = (Corrected(0.0, 0, 1, None, None, (0,) * 10),)
-    study = MixupStudy(info, Tuning(0.1, {}, 0), score, score, score, (), Margins({}, {}, corrected, 0.5))
-    assert len(_mixup_remarks(study)) == 1
+    less = Estimate(-0.02, Interval(-0.03, -0.01))
+    study = MixupStudy(info, Tuning(0.1, {}, 0), score, score, score, less, (), Margins({}, {}, corrected, 0.5))
+    assert _mixup_remarks(study)[1:] == [
+        "Error with mixup, compared with weight decay alone: -2.00 points (-3.00 to -1.00, significant)."
+    ]
     corrected += (Corrected(0.5, 2, 1, 0.5, 0.75, (0,) * 10),)
-    assert _mixup_remarks(replace(study, margins=Margins({}, {}, corrected, 0.5)))[1:] == [
+    assert _mixup_remarks(replace(study, margins=Margins({}, {}, corrected, 0.5)))[2:] == [
         "Mixup with 50 % same class corrects 2 images and breaks 1. Mean margin of the baseline on the corrected images: 0.75.",
         "Mean margin of the baseline on all images that it gets wrong: 0.50.",
     ]

@@ -153,5 +153,5 @@ def test_many_unchanged_texts_are_a_warning_once_per_run(tiny_model, tmp_path):
     keys = {"data": str(tmp_path / "data.jsonl"), "model": str(tiny_model), "length": 16, "batch": 8, "device": "cpu"}
     with pytest.warns(UserWarning, match="stayed as") as raised:
         train(**keys, policy="random", transforms="sentence_crop", epochs=3, out=tmp_path / "run")
-    [message] = [str(warning.message) for warning in raised]
+    [message] = [text for one in raised if "stayed as" in (text := str(one.message))]  # others are about the small test split
     assert message.startswith("100 % of the texts with transforms stayed as they were; the texts are too short")

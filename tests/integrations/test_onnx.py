@@ -124,6 +124,19 @@ def test_a_model_that_onnx_cannot_take_is_refused_and_leaves_no_file(digits, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_that_onnx_runtime_cannot_run_is_refused_and_removed(digits, tmp_path, monkeypatch):
+    import onnxruntime
+
+    class Broken(onnxruntime.InferenceSession):
+        def run(self, names, inputs):
+            return super().run(names, dict.fromkeys(["unknown"], inputs))
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Broken)
+    with pytest.raises(ValueError, match=r"cannot be exported to ONNX: ONNX Runtime cannot run the exported file \(.*unknown"):
+        outspan.export(digits, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("package", onnx_file._PACKAGES)
 def test_a_missing_package_is_named(digits, tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)

@@ -181,10 +181,14 @@ def _difference(file: Path, run: Trained, batches: list[Tensor], kind: _Kind) ->
     """Return the largest difference between the probabilities of ONNX Runtime and those of the run's model."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    objective, largest = objective_for(multi_label=run.multi_label), 0.0
+    objective, largest, session = objective_for(multi_label=run.multi_label), 0.0, None
     for batch in batches:
-        [probabilities] = session.run(None, {kind.input: batch.numpy()})
+        try:
+            session = session or onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+            [probabilities] = session.run(None, {kind.input: batch.numpy()})
+        except Exception as error:  # its errors have no class in common but this
+            problem = f"ONNX Runtime cannot run the exported file ({first_line(error)})"
+            raise ValueError(f"model {shown(run.recipe.model)} cannot be exported to ONNX: {problem}") from None
         with torch.inference_mode():
             expected = objective.probabilities(read_logits(kind.logits(run, batch)).float())
             difference = (torch.from_numpy(probabilities) - expected).abs().max()

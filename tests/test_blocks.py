@@ -145,6 +145,7 @@ def test_python_blocks_run(page, user_folder, tiny_model, unchecked, one_thread,
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:unfreeze")  # the runs of the pages are shortened to one epoch
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
 def test_commands_run(page, user_folder, tiny_model, timm, run, monkeypatch, unchecked, one_thread):
     monkeypatch.setattr(backtranslation, "ENGINES", {"apertium": lambda pair: Reversing()})

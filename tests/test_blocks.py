@@ -97,6 +97,7 @@ def user_folder(tmp_path, resnet_weights, monkeypatch):
     write_digits(tmp_path / "other.npz")
     with open(tmp_path / "reviews.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("review", "stars", "sure"), *((*row, 0.9) for row in make_reviews(40))])
+    (tmp_path / "tagged.csv").write_text("text,label\n" + "a lovely film,good;film\ndull music,music\n" * 20, encoding="utf-8")
     (tmp_path / "new.csv").write_text("review\na lovely film.\n", encoding="utf-8")
     (tmp_path / "lines.txt").write_text("a lovely film.\na dull plot.\n", encoding="utf-8")
     (tmp_path / "photos.csv").write_text("image,label\n" + "my.png,red\nnew.jpg,red;new\n" * 50, encoding="utf-8")
@@ -216,7 +217,7 @@ def small(words: list[str], tiny_model: Path) -> list[str]:
     if command in TRAINING:
         options = SMALL | ({"size": 4, "weights": "published"} if "timm:small" in words else {"size": 32})
         words += [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
-        is_text = "reviews.csv" in words
+        is_text = {"reviews.csv", "tagged.csv"} & {*words}
         if is_text:
             words += ["--model", str(tiny_model), "--set", "length=16"]
         elif "grid.toml" not in words:  # which is that of the page on texts

@@ -98,6 +98,7 @@ def test_wrong_arguments_are_refused_before_training(arguments, message, tmp_pat
     assert not (tmp_path / "all").exists()
 
 
+@pytest.mark.slow
 def test_a_warning_if_only_the_baseline_crops_and_flips(tiny, tmp_path, run):
     fair = pytest.warns(UserWarning, match="only `baseline` crops and flips. For a fair comparison set defaults")
     for data, changes, warning in (

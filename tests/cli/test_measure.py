@@ -24,6 +24,7 @@ def run(run):
     return lambda *arguments, code=0: run("measure", *arguments, code=code)
 
 
+@pytest.mark.slow
 def test_two_runs_write_the_same_bytes(few, tmp_path, run):
     options = ("--data", few, "--transforms", "rotate, invert,rotate", "--seeds", 4, "--set", "epochs=2", "--set", "batch=25")
     out = run(*options, "-o", tmp_path / "one")

@@ -167,6 +167,7 @@ def check_installed(folder: Path, empty: Path) -> None:
     assert "recipes/none.toml: no such file" in missing[2]
 
 
+@pytest.mark.slow
 def test_an_installed_package_reproduces_without_a_clone(tmp_path):
     packages = read_values(HOME / "pyproject.toml")["tool"]["scikit-build"]["wheel"]["packages"]
     for name, source in packages.items():  # the same layout as in the wheel

@@ -56,6 +56,7 @@ def test_compose_then_core_then_train(options, tmp_path, run):
     assert run("core", *options, *names, "-o", out) == printed
 
 
+@pytest.mark.slow
 def test_two_runs_of_mixup_write_the_same_bytes(options, tmp_path, run):
     extra = ("--l2", "1e-3,1e-2", "--fractions", "0,1")
     printed = run("mixup", *options, *extra, "-o", tmp_path / "one")

@@ -150,6 +150,7 @@ def test_no_process_is_left_after_an_error_in_a_round(error, photos, tmp_path, m
     assert raised  # keeps the traceback, and so the frames with the data loaders
 
 
+@pytest.mark.slow
 def test_the_step_time_is_the_mean_if_processes_read_the_data(photos, tmp_path, monkeypatch):
     """Several processes deliver their batches at the same time: seven steps out of eight do not wait."""
     monkeypatch.setattr(timing, "_ROUNDS", 15)

@@ -69,6 +69,7 @@ worker.main()
 """
 
 
+@pytest.mark.slow
 def test_the_runner_counts_crashes_hangs_and_tracebacks_and_continues(tmp_path, capfd):
     (tmp_path / "planted.py").write_text(PLANTED)
     result = fuzz("planted", seed=0, minutes=9, cases=12, crashers=tmp_path, worker=[str(tmp_path / "planted.py")])

@@ -18,6 +18,7 @@ def stored_run(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("run"))
 
 
+@pytest.mark.slow
 def test_with_invalid_metadata_the_older_checkpoint_is_used(stored_run, tmp_path):
     _, _, metadata = stored_run
     older = {**metadata, "step": 3}  # the end of the first epoch

@@ -16,6 +16,7 @@ def drill(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_random_times_has_the_same_result():
     code, text = drill("--scenarios", "train,folder", "--runs", "1")
     assert code == 0, text

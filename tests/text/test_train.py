@@ -191,6 +191,7 @@ def test_the_published_recipe_starts_on_a_tiny_bert(name, expected, corpus, cach
     assert expected in header
 
 
+@pytest.mark.slow
 def test_a_grid_is_chosen_on_held_out_texts(corpus, tiny_model, cache, tmp_path):
     recipe, axes = build_grid(RECIPES / "imdb-bert-large-grid.toml")
     assert {key: len(values) for key, values in axes.items()} == {"epochs": 9, "batch": 2, "lr": 3}
@@ -298,6 +299,7 @@ def test_a_policy_for_images_is_refused_before_training(corpus, tiny_model, tmp_
     assert not (tmp_path / "compared").exists()
 
 
+@pytest.mark.slow
 def test_the_commands_of_studies_accept_texts(corpus, tiny_model, tmp_path, run):
     sets = [x for one in ("length=48", "epochs=1", f"model={tiny_model}", f"data={corpus}") for x in ("--set", one)]
     run("compare", *sets, "--policies", "none,uncertain", "--seeds", "2", "-o", tmp_path / "compared")

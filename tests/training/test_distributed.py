@@ -209,6 +209,7 @@ def test_only_rank_0_needs_the_folder_of_the_run(tmp_path):
     assert [path.name for path in (tmp_path / "1").iterdir()] == []
 
 
+@pytest.mark.slow
 def test_image_files_and_texts_are_divided_over_ranks(tmp_path, one_thread, tiny_model):
     make_folder(tmp_path / "images", train=10, test=5)
     with open(tmp_path / "reviews.csv", "w", newline="", encoding="utf-8") as file:
@@ -317,6 +318,7 @@ print(len(os.listdir("/proc/self/task")))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs Linux")
 def test_no_thread_of_the_process_group_is_left(tmp_path):
     """Such a thread aborts a process that ends. torch._dynamo, which the optimizer imports, must not keep the group alive."""

@@ -123,6 +123,7 @@ def test_compositions_match_pillow(size, channels, seed, images, candidates, dep
     assert torch.equal(run_on("cuda", pixels, plan), apply_with_pillow(pixels, plan))
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(seed=seeds)
 def test_chains_of_mixing_match_pillow(seed):
@@ -214,6 +215,7 @@ def test_a_transform_without_a_kernel_is_refused(monkeypatch):
         run_on("cuda", make_images(0, 1, 3, 4, 4), Plan.of([["invert"]]))
 
 
+@pytest.mark.slow
 def test_every_kernel_compiles_for_a_gpu_and_fuses_no_product_with_a_sum():
     """The interpreter uses the types of numpy and accepts code that the compiler refuses. Compiling needs no GPU."""
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}

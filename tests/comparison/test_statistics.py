@@ -37,6 +37,10 @@ def test_a_lead_is_significant_only_beyond_its_margin():
         "Use `none`: `uncertain` and `none` are not significantly different with 3 seeds, and its steps are the cheapest.",
         "For a clearer answer run the same command with `--seeds 6`: finished runs are not repeated.",
     ]
+    assert describe_lead(close, step_seconds=None)[2] == (
+        "Use `uncertain`: `uncertain` and `none` are not significantly different with 3 seeds, and its mean is the best for "
+        "this time."
+    )
     assert describe_lead({"none": [0.9], "uncertain": [0.95], "random": [0.8]}, step_seconds=COSTS) == [
         "`uncertain` leads `none` by 5.00 points. With one seed per policy the significance is unknown.",
         "`random` trails `uncertain` by 15.00 points.",

@@ -69,7 +69,7 @@ class Comparison:
         budget = f"At budget {max(self.budgets):g}:" if len(self.budgets) > 1 else ""
         metric = f"By {self.metric}:" if self.metric != "accuracy" else ""
         costs = {name: result.seconds / max(result.steps, 1) for name, result in self.policies.items()}
-        lead = describe_lead(values, step_seconds=costs, unit=self.unit)
+        lead = describe_lead(values, step_seconds=None if self.equal == "time" else costs, unit=self.unit)
         lines = (budget, metric, *lead, describe_chance(accuracies, self.chance))
         return tuple(line for line in lines if line)
 

@@ -113,14 +113,14 @@ def correct_p_values(p_values: Sequence[float]) -> list[float]:
 
 
 def describe_lead(
-    accuracies: Mapping[str, Sequence[float]], *, step_seconds: Mapping[str, float], unit: str = "seed"
+    accuracies: Mapping[str, Sequence[float]], *, step_seconds: Mapping[str, float] | None, unit: str = "seed"
 ) -> list[str]:
     """Return lines that compare the best policy with each other one, and say which to use.
 
     Args:
         accuracies: The test accuracy for each seed or fold, by policy.
         step_seconds: The training time per step, by policy: of policies that are not significantly different, the cheapest one
-            is recommended.
+            is recommended. None if all trained for the same time: then the best one is.
         unit: "seed" or "fold".
     """
     if len(accuracies) < 2:
@@ -134,11 +134,12 @@ def describe_lead(
     lines = [_describe_first(differences[0]), *_describe_trailing(differences[1:])]
     if len(level) == 1:
         return [*lines, f"Use `{best}`: it is significantly better than all others."]
-    cheapest, names, count = min(level, key=step_seconds.__getitem__), [f"`{name}`" for name in level], len(accuracies[best])
-    listed = f"{', '.join(names[:-1])} and {names[-1]}"
-    why = f"{listed} are not significantly different with {count} {unit}s, and its steps are the cheapest."
+    names, count = [f"`{name}`" for name in level], len(accuracies[best])
+    use = best if step_seconds is None else min(level, key=step_seconds.__getitem__)
+    merit = "its mean is the best for this time" if step_seconds is None else "its steps are the cheapest"
+    why = f"{', '.join(names[:-1])} and {names[-1]} are not significantly different with {count} {unit}s, and {merit}."
     more = f"`--seeds {max(5, 2 * count)}`: finished runs are not repeated" if unit == "seed" else f"more {unit}s"
-    return [*lines, f"Use `{cheapest}`: {why}", f"For a clearer answer run the same command with {more}."]
+    return [*lines, f"Use `{use}`: {why}", f"For a clearer answer run the same command with {more}."]
 
 
 def _describe_first(first: Difference) -> str:

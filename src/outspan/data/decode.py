@@ -140,7 +140,7 @@ def _turn(file: Image.Image) -> Image.Transpose | None:
 
 def read_fitted(path: ImageFile, height: int, width: int, pixels: Pixels = RGB) -> UInt8[Tensor, "C H W"]:
     """Return an image: the largest centered box with the aspect ratio of this size, resized."""
-    return _read(path, lambda *size: center_box(*size, width, height), height, width, pixels)
+    return _read(path, partial(center_box, to_width=width, to_height=height), height, width, pixels)
 
 
 def read_cropped(path: ImageFile, size: int, place: list[float], pixels: Pixels = RGB) -> UInt8[Tensor, "C H W"]:
@@ -161,7 +161,8 @@ def _shrink(file: Image.Image, find_box: FindBox, height: int, width: int) -> No
     Pillow's `thumbnail` does the same. The pixels hardly differ, and a photograph of a phone is decoded in half of the time.
     """
     if isinstance(file, JpegImageFile):
-        left, top, right, bottom = find_box(*(file.size[::-1] if _turn(file) in _QUARTER_TURNS else file.size))
+        is_turned = _turn(file) in _QUARTER_TURNS
+        left, top, right, bottom = find_box(file.height, file.width) if is_turned else find_box(file.width, file.height)
         spare = min((right - left) / width, (bottom - top) / height) / _SPARE
         if spare >= 2:
             file.draft(None, (round(file.width / spare), round(file.height / spare)))

@@ -151,8 +151,12 @@ def read_cropped(path: ImageFile, size: int, place: list[float], pixels: Pixels 
 def _read(path: ImageFile, find_box: FindBox, height: int, width: int, pixels: Pixels) -> UInt8[Tensor, "C H W"]:
     with opened(path) as file:
         _shrink(file, find_box, height, width)
-        image = convert(file, pixels)
-        return to_tensor(image.resize((width, height), _FILTER, find_box(*image.size)))
+        return to_tensor(_resize(file, find_box, height, width, pixels))
+
+
+def _resize(file: Image.Image, find_box: FindBox, height: int, width: int, pixels: Pixels) -> Image.Image:
+    image = convert(file, pixels)
+    return image.resize((width, height), _FILTER, find_box(*image.size))
 
 
 def _shrink(file: Image.Image, find_box: FindBox, height: int, width: int) -> None:
@@ -170,8 +174,7 @@ def _shrink(file: Image.Image, find_box: FindBox, height: int, width: int) -> No
 
 def fit(file: Image.Image, height: int, width: int, pixels: Pixels = RGB) -> Image.Image:
     """Return the largest centered box with the aspect ratio of this size, resized."""
-    image = convert(file, pixels)
-    return image.resize((width, height), _FILTER, center_box(image.width, image.height, width, height))
+    return _resize(file, partial(center_box, to_width=width, to_height=height), height, width, pixels)
 
 
 def to_tensor(image: Image.Image) -> UInt8[Tensor, "C H W"]:

@@ -91,8 +91,8 @@ def unchanged(split: Encoded, name: str) -> dict[str, float]:
         first = propose(len(rows), rng=rng.generator(0, "augment", step, 0))
         counts["first draw"] += int(PadTokens().augment(passages, first).unchanged().sum())
 
-        def draw(attempt: int, count: int = len(rows), step: int = step) -> Plan:
-            return propose(count, rng=rng.generator(0, "augment", step, attempt))
+        def draw(attempts: range, count: int = len(rows), step: int = step) -> Plan:
+            return Plan.cat([propose(count, rng=rng.generator(0, "augment", step, attempt)) for attempt in attempts])
 
         drawn = draw_and_execute(passages, draw, PadTokens())
         counts["last draw"] += 0 if drawn.unchanged is None else drawn.unchanged[0]

@@ -122,7 +122,7 @@ class Plan:
         names = tuple(dict.fromkeys(name for row in steps for name in row))
         rows, depth = len(steps), max(map(len, steps), default=0)
         ops = torch.full((rows, depth), -1, dtype=torch.int16)
-        for i, row in enumerate(steps):
+        for i, row in enumerate(steps if depth else ()):
             ops[i, : len(row)] = torch.tensor([names.index(name) for name in row], dtype=torch.int16)
         columns = {
             "levels": torch.zeros((rows, depth)),

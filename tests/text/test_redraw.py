@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from outspan import Auto, Plain, Plan, Uncertain, sequence, train, uniform
+from outspan.policies.drawing import draw
 from outspan.policies.ranks import Part
 from outspan.policies.steps import Step
 from outspan.text.documents import Documents
@@ -84,7 +85,7 @@ def test_the_longest_text_can_become_shorter(tokenizer):
     passages, _ = batch_of(["the film was very dull. a lovely story. great music! " * 2, "the film"], tokenizer, length=48)
     crop = Plan.of([["sentence_crop"], []], levels=[[1.0], []])
     outputs = PadTokens().augment(passages, Plan.of([[], []]))
-    outputs.replace(np.array([0]), Plan.of([["sentence_crop"]], levels=[[1.0]], source=[0]))
+    assert outputs.redraw(np.array([0]), Plan.of([["sentence_crop"]], levels=[[1.0]], source=[0])).tolist() == [0]
     expected = apply(passages, crop)
     assert expected.shape[1] < PadTokens()(passages).shape[1]
     assert torch.equal(outputs.to_inputs(), expected)
@@ -109,7 +110,7 @@ def test_all_ranks_draw_the_same_rows_again(tokenizer):
     policy = Uncertain(Reader(), uniform(1, transforms=("switchout",), probability=1.0), candidates=2, keep=2,
                        preprocess=PadTokens(), classes=2)  # fmt: skip
     whole = policy(passages, labels, step=0)
-    flags = PadTokens().augment(passages, policy_plan(policy, len(passages))).unchanged()
+    flags = PadTokens().augment(passages, policy_plan(policy, len(passages), range(1))).unchanged()
     assert flags.any()
     parts = []
     for rows in (range(12), range(12, 24)):
@@ -121,21 +122,34 @@ def test_all_ranks_draw_the_same_rows_again(tokenizer):
         assert torch.equal(part.inputs[:, :width], whole.inputs[rows, :width])
 
 
-def policy_plan(policy: Uncertain, size: int, attempts: int = 1) -> Plan:
-    from outspan.policies.drawing import draw
-
-    return draw(policy.propose, "none", size, candidates=2, seed=0, step=0, attempt=attempts - 1)
+def policy_plan(policy: Uncertain, size: int, attempts: range) -> Plan:
+    return draw(policy.propose, "none", size, candidates=2, seed=0, step=0, attempts=attempts)
 
 
 def gathered(policy: Uncertain, passages):
-    """Return a function that returns the flags of the whole batch, attempt by attempt, as an all-reduce would."""
-    flags = []
-    augmented = PadTokens().augment(passages, policy_plan(policy, len(passages)))
-    for attempt in range(1, 17):
-        flags.append(torch.from_numpy(augmented.unchanged()).float())
-        rows = augmented.unchanged().nonzero()[0]
-        augmented.replace(rows, policy_plan(policy, len(passages), attempt + 1)[torch.from_numpy(rows)])
-    return lambda own: flags.pop(0)
+    """Return a function that returns the values of the whole batch, group by group, as an all-reduce would.
+
+    First which outputs are unchanged, then the first attempt of each group that changes them.
+    """
+    size, groups = len(passages), (range(1, 4), range(4, 16))
+    same = [PadTokens().augment(passages, policy_plan(policy, size, range(i, i + 1))).unchanged() for i in range(16)]
+    values, rows = [torch.from_numpy(same[0]).float()], same[0].copy()
+    for attempts in groups:
+        changes = np.stack([~same[attempt] for attempt in attempts] + [np.ones_like(rows)])
+        first = np.where(rows, changes.argmax(axis=0), 0)
+        values.append(torch.from_numpy(first).float())
+        rows &= first == len(attempts)
+    return lambda own: values.pop(0)
+
+
+def test_several_attempts_are_those_of_single_draws():
+    propose = uniform(2, transforms=("switchout", "word_swap"), probability=0.7)
+    confidence = torch.linspace(0, 1, 6)
+    options = {"candidates": 2, "seed": 3, "step": 5, "strength": 0.6, "confidence": confidence}
+    for ranks in ((0, 1), (1, 2)):
+        together = draw(propose, "none", 6, attempts=range(2, 5), ranks=ranks, **options)
+        single = [draw(propose, "none", 6, attempts=range(i, i + 1), ranks=ranks, **options) for i in range(2, 5)]
+        assert together.to_json() == Plan.cat(single).to_json()
 
 
 def test_the_metrics_have_the_fraction_of_unchanged_candidates(corpus, tiny_model, tmp_path):

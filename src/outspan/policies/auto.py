@@ -131,11 +131,12 @@ class Auto:
         ranks = find_ranks(self.rank, self.world)
         depth = 0
 
-        def redraw(attempt: int) -> Plan:
+        def redraw(attempts: range) -> Plan:
             nonlocal depth
-            plan = self._draw(len(inputs), step, strength, confidence, ranks, attempt)
+            plan = self._draw(len(inputs), step, strength, confidence, ranks, attempts)
             depth = plan.ops.shape[1]
-            return add_defaults(plan, self.defaults, len(inputs), seeds=[self.seed], step=step, ranks=ranks)
+            seeds = [self.seed] * len(attempts)
+            return add_defaults(plan, self.defaults, len(inputs), seeds=seeds, step=step, ranks=ranks)
 
         drawn = draw_and_execute(inputs, redraw, self.preprocess)
         targets = make_targets(inputs, labels, drawn.plan, self.classes)
@@ -146,7 +147,7 @@ class Auto:
         return Batch(drawn.inputs, targets, drawn.plan, unchanged=drawn.unchanged)
 
     def _draw(
-        self, size: int, step: int, strength: float, confidence: Tensor | None, ranks: tuple[int, int], attempt: int
+        self, size: int, step: int, strength: float, confidence: Tensor | None, ranks: tuple[int, int], attempts: range
     ) -> Plan:
         """Draw the transforms of a step."""
         if not strength:
@@ -157,7 +158,7 @@ class Auto:
             touched = torch.ones(size)
             touched[(-read - ranks[0] * size) % _UNTOUCHED :: _UNTOUCHED] = 0.0
             confidence = touched if confidence is None else touched * confidence
-        options = {"step": step, "confidence": confidence, "ranks": ranks, "attempt": attempt}
+        options = {"step": step, "confidence": confidence, "ranks": ranks, "attempts": attempts}
         weights = dict(zip(NAMES, self.weights.tolist(), strict=True))
         safe, weak_options = self.safe, {**options, "strength": min(1.0, 2 * strength)}
         if self._is_trial and step < self._trial.latest:

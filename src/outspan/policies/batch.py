@@ -1,7 +1,7 @@
 """The batch that a policy returns, how its plan is drawn and executed, and checks of the arguments of a policy."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -9,9 +9,10 @@ from torch import Tensor
 from outspan.plan import Plan
 from outspan.policies.ranks import Part, own_plan
 from outspan.shapes import BatchLabels, Float32, Inputs, Int64, Normalized
-from outspan.transforms.normalize import DEFAULT_PREPROCESS, Preprocess, Redrawable, RedrawingPreprocess
+from outspan.transforms.normalize import DEFAULT_PREPROCESS, Preprocess, RedrawingPreprocess
 
-_ATTEMPTS = 16  # at a draw that changes its sample
+# Further attempts at a draw that changes its sample. Those of a group are drawn and executed together, which takes less time.
+_REDRAWS = range(1, 4), range(4, 16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,43 +68,42 @@ class Drawn:
     unchanged: tuple[int, int] | None = None  # as in `Batch`
 
 
-def draw_and_execute(inputs: Inputs, draw: Callable[[int], Plan], preprocess: Preprocess | None) -> Drawn:
-    """Execute the plan `draw(0)`. Outputs that it does not change are drawn again, with `draw(1)` and so on, if they are texts.
+def draw_and_execute(inputs: Inputs, draw: Callable[[range], Plan], preprocess: Preprocess | None) -> Drawn:
+    """Execute the plan `draw(range(1))`. Outputs that it does not change are drawn again, if they are texts.
 
-    The returned plan has the final draws, so replaying it gives the same inputs.
+    `draw` returns the plans of several attempts as one plan, one after another. Each output gets the first attempt that changes
+    it. The returned plan has the final draws, so replaying it gives the same inputs.
     """
-    plan = draw(0)
+    plan = draw(range(1))
     if not isinstance(preprocess, RedrawingPreprocess):
         return Drawn(plan, execute(inputs, plan, preprocess))
     samples, rows = (inputs.own, inputs.rows) if isinstance(inputs, Part) else (inputs, range(len(inputs)))
     outputs = preprocess.augment(samples, own_plan(plan, rows, len(inputs)))
-    begin, end = (end * len(plan) // max(1, len(inputs)) for end in (rows.start, rows.stop))
-    for attempt in range(1, _ATTEMPTS):
-        unchanged = _unchanged_rows(inputs, outputs)
+    count, drawn = len(plan), [plan]
+    begin, end = (end * count // max(1, len(inputs)) for end in (rows.start, rows.stop))
+    final = torch.arange(count)  # which output of all drawn plans each output gets
+    unchanged = _gather(inputs, torch.from_numpy(outputs.unchanged())).nonzero().squeeze(1)
+    for attempts in _REDRAWS:
         if not len(unchanged):
             break
-        again = draw(attempt)
-        plan = _with_outputs(plan, unchanged, again)
-        own = unchanged[(unchanged >= begin) & (unchanged < end)] - begin
-        outputs.replace(own.numpy(), own_plan(again, rows, len(inputs))[own])
+        again = draw(attempts)
+        own = unchanged[(unchanged >= begin) & (unchanged < end)]
+        several = again[(own + count * torch.arange(len(attempts)).unsqueeze(1)).flatten()]
+        several = replace(several, source=several.source - rows.start)
+        first = torch.zeros(end - begin, dtype=torch.int64)  # the first attempt that changes the output
+        first[own - begin] = torch.from_numpy(outputs.redraw((own - begin).numpy(), several))
+        first = _gather(inputs, first)[unchanged]
+        final[unchanged] = unchanged + count * (sum(map(len, drawn)) // count + first.clamp(max=len(attempts) - 1))
+        unchanged = unchanged[first == len(attempts)]
+        drawn.append(again)
+    plan = plan if len(drawn) == 1 else Plan.cat(drawn)[final]
     has_transforms = ((plan.ops >= 0) & (plan.levels != 0)).any(dim=1)
-    count = int(has_transforms[plan.out].sum())
-    return Drawn(plan, outputs.to_inputs(), (len(_unchanged_rows(inputs, outputs)), count))
+    return Drawn(plan, outputs.to_inputs(), (len(unchanged), int(has_transforms[plan.out].sum())))
 
 
-def _unchanged_rows(inputs: Inputs, outputs: Redrawable) -> Int64[Tensor, " K"]:
-    """Return the outputs that have transforms and are equal to their sample. Those of a `Part` are gathered."""
-    unchanged = torch.from_numpy(outputs.unchanged())
-    if isinstance(inputs, Part):
-        unchanged = inputs.gather(unchanged.float().to(inputs.device)).cpu() > 0
-    return unchanged.nonzero().squeeze(1)
-
-
-def _with_outputs(plan: Plan, rows: Tensor, other: Plan) -> Plan:
-    """Return a plan in which some outputs are those of another plan. The outputs keep their order."""
-    places = torch.arange(len(plan))
-    places[rows] += len(plan)
-    return Plan.cat([plan, other])[places]
+def _gather(inputs: Inputs, values: Tensor) -> Int64[Tensor, " N"]:
+    """Return one number per output. Those of a `Part` are gathered from all ranks."""
+    return (inputs.gather(values.float().to(inputs.device)).cpu() if isinstance(inputs, Part) else values).long()
 
 
 def check_label_type(labels: Tensor, *, multi_label: bool) -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from outspan.policies.steps import Proposal, Schedule
 from outspan.policies.strength import scale
 
 _NOTHING = sequence()
+FIRST = range(1)  # the first attempt at the draw of a step
 
 
 def find_defaults(defaults: str | Proposal) -> Proposal:
@@ -56,26 +58,33 @@ def draw(
     weights: Mapping[str, float] | None = None,
     confidence: Tensor | None = None,
     ranks: tuple[int, int] = (0, 1),
-    attempt: int = 0,
+    attempts: range = FIRST,
 ) -> Plan:
     """Draw the plan of a step: the proposal's transforms, scaled as `scale` does, then the defaults.
 
     `ranks` are the rank of this process and the number of ranks, each with `size` samples. The plan of all ranks is drawn, and
-    that of this rank is returned. Each `attempt` at a step has its own draws.
+    that of this rank is returned. Each attempt at a step has its own draws. The plans of several `attempts` are returned as one
+    plan, one after another.
     """
     world = ranks[1]
     if world > 1:
         propose, defaults = within_ranks(propose, world), within_ranks(find_defaults(defaults), world)
-        confidence = None if confidence is None else confidence.repeat(world)  # the other ranks' rows are not returned
-    options = {"candidates": candidates, "strength": strength, "weights": weights, "confidence": confidence, "attempt": attempt}
-    plan = draw_several(propose, defaults, size * world, seeds=[seed], step=step, **options)
-    return _own_plan(plan, size, ranks)
+    if confidence is not None:  # the rows of other ranks are not returned
+        confidence = confidence.repeat(world * len(attempts))
+    options = {"candidates": candidates, "strength": strength, "weights": weights, "confidence": confidence}
+    plan = draw_several(propose, defaults, size * world, seeds=[seed], step=step, attempts=attempts, **options)
+    if len(attempts) > 1:
+        plan = replace(plan, source=plan.source % (size * world))  # all read the same samples
+    return _own_plan(plan, size, ranks, len(attempts))
 
 
-def _own_plan(plan: Plan, size: int, ranks: tuple[int, int]) -> Plan:
-    """Return the part of this rank, `size` samples, of a plan of all ranks."""
+def _own_plan(plan: Plan, size: int, ranks: tuple[int, int], count: int) -> Plan:
+    """Return the part of this rank, `size` samples each, of `count` plans of all ranks, one after another."""
     rank, world = ranks
-    return plan if world == 1 else own_plan(plan, range(rank * size, (rank + 1) * size), size * world)
+    if world == 1:
+        return plan
+    rows, each = range(rank * size, (rank + 1) * size), len(plan) // count
+    return Plan.cat([own_plan(plan[i * each : (i + 1) * each], rows, size * world) for i in range(count)])
 
 
 def draw_several(
@@ -89,16 +98,16 @@ def draw_several(
     strength: float = 1.0,
     weights: Mapping[str, float] | None = None,
     confidence: Tensor | None = None,
-    attempt: int = 0,
+    attempts: range = FIRST,
 ) -> Plan:
-    """Draw the plans of one step for several seeds as one plan; the batches of the seeds follow one another."""
+    """Draw the plans of one step for several seeds, or for several attempts of a seed, as one plan, one after another."""
     propose = propose.at(step) if isinstance(propose, Schedule) else propose
     propose = propose if strength else _NOTHING
-    address = (step, attempt) if attempt else (step,)
-    plan = draw_together(propose, size, [rng.generator(seed, "augment", *address) for seed in seeds], candidates)
+    addresses = [(seed, (step, attempt) if attempt else (step,)) for seed in seeds for attempt in attempts]
+    plan = draw_together(propose, size, [rng.generator(seed, "augment", *at) for seed, at in addresses], candidates)
     if plan.ops.numel() and (strength != 1 or weights is not None or confidence is not None):
-        plan = scale(plan, strength, [rng.generator(seed, "strength", *address) for seed in seeds], weights, confidence)
-    return add_defaults(plan, defaults, size, seeds=seeds, step=step, candidates=candidates)
+        plan = scale(plan, strength, [rng.generator(seed, "strength", *at) for seed, at in addresses], weights, confidence)
+    return add_defaults(plan, defaults, size, seeds=[seed for seed, _ in addresses], step=step, candidates=candidates)
 
 
 def add_defaults(
@@ -111,12 +120,15 @@ def add_defaults(
     candidates: int = 1,
     ranks: tuple[int, int] = (0, 1),
 ) -> Plan:
-    """Return a plan for batches of `size` samples, one per seed, followed by the default transforms; `ranks` as in `draw`."""
+    """Return a plan for batches of `size` samples, one per seed, followed by the default transforms; `ranks` as in `draw`.
+
+    Batches of the same seed, which are attempts at a step, get the same default transforms.
+    """
     if defaults == "none":
         return plan
     generators, world = [rng.generator(seed, "defaults", step) for seed in seeds], ranks[1]
     after = draw_together(within_ranks(find_defaults(defaults), world), size * world, generators, candidates)
-    after = _own_plan(after, size, ranks)
+    after = _own_plan(after, size, ranks, len(seeds))
     return plan.then(after) if after.ops.numel() else plan
 
 

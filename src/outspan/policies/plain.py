@@ -64,8 +64,8 @@ class Plain:
         options = {"strength": self._strength_at(step), "confidence": check_confidence(confidence, len(inputs))}
         options |= {"seed": self.seed, "step": step, "ranks": ranks}
 
-        def redraw(attempt: int) -> Plan:
-            plan = draw(self.propose, self.defaults, len(inputs), attempt=attempt, **options)
+        def redraw(attempts: range) -> Plan:
+            plan = draw(self.propose, self.defaults, len(inputs), attempts=attempts, **options)
             if self.same_class < 0:
                 return plan
             generator = rng.generator(self.seed, "partners", step, *ranks[:1] if ranks[0] else ())

@@ -101,8 +101,8 @@ class Uncertain:
         count = self.candidates if scoring else self.keep
         options |= {"candidates": count, "strength": strength}
 
-        def redraw(attempt: int) -> Plan:
-            return draw(self.propose, self.defaults, len(inputs), attempt=attempt, **options)
+        def redraw(attempts: range) -> Plan:
+            return draw(self.propose, self.defaults, len(inputs), attempts=attempts, **options)
 
         drawn = draw_and_execute(inputs, redraw, self.preprocess)
         plan, augmented = drawn.plan, drawn.inputs

@@ -42,26 +42,37 @@ class Augmented:
 
     def unchanged(self) -> np.ndarray:
         """Return which outputs have transforms and are equal to their document, bool [M]."""
-        if not self.has_transforms.any():
-            return self.has_transforms.copy()
-        original, lengths = self._original
-        width = min(original.shape[1], self.tokens.shape[1])
-        differs = (original[:, :width] != self.tokens[:, :width]) & (np.arange(width) < lengths[:, None])
-        return self.has_transforms & (lengths == self.lengths) & ~differs.any(axis=1)
+        return self.has_transforms & self._equal_originals(self.tokens, self.lengths, self.sources)
+
+    def _equal_originals(self, tokens: np.ndarray, lengths: np.ndarray, sources: np.ndarray) -> np.ndarray:
+        """Return which rows of tokens are equal to their documents, bool [rows]."""
+        original, whole = (array[sources] for array in self._originals)
+        width = min(original.shape[1], tokens.shape[1])
+        differs = (original[:, :width] != tokens[:, :width]) & (np.arange(width) < whole[:, None])
+        return (whole == lengths) & ~differs.any(axis=1)
 
     @cached_property
-    def _original(self) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens of each output's document without transforms, and their number."""
-        tokens, lengths = _execute(self.passages, Plan.of([[]] * len(self.passages)))
-        return tokens[self.sources], lengths[self.sources]
+    def _originals(self) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of each document without transforms, and their number."""
+        return _execute(self.passages, Plan.of([[]] * len(self.passages)))
 
-    def replace(self, rows: np.ndarray, plan: Plan) -> None:
-        """Replace outputs by those of another plan, one per row, in order. They read the same documents."""
-        tokens, lengths = _execute(self.passages, plan)
+    def redraw(self, rows: np.ndarray, plan: Plan) -> np.ndarray:
+        """Replace outputs by those of the first attempt that changes them. Return its number, or that of all if none does.
+
+        The plan contains one or more attempts, one after another, each with one output for each of `rows`.
+        """
+        if not len(rows):
+            return rows
+        (tokens, lengths), has_transforms = _execute(self.passages, plan), _has_transforms(plan)
+        same = has_transforms & self._equal_originals(tokens, lengths, plan.source.numpy()[plan.out.numpy()])
+        changed = ~same.reshape(-1, len(rows))
+        first = np.where(changed.any(axis=0), changed.argmax(axis=0), len(changed))
+        taken = np.minimum(first, len(changed) - 1) * len(rows) + np.arange(len(rows))
         width = max(tokens.shape[1], self.tokens.shape[1])
         self.tokens = np.pad(self.tokens, ((0, 0), (0, width - self.tokens.shape[1])))
-        self.tokens[rows, : tokens.shape[1]], self.lengths[rows] = tokens, lengths
-        self.has_transforms[rows] = _has_transforms(plan)
+        self.tokens[rows, : tokens.shape[1]], self.lengths[rows] = tokens[taken], lengths[taken]
+        self.has_transforms[rows] = has_transforms[taken]
+        return first
 
     def to_inputs(self) -> Int64[Tensor, "M T"]:
         """Return the outputs with special tokens, padded to the longest, on the batch's device."""

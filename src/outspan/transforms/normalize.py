@@ -44,8 +44,11 @@ class Redrawable(Protocol):
         """Return which outputs have transforms and are equal to their sample, bool [M]."""
         ...
 
-    def replace(self, rows: np.ndarray, plan: Plan) -> None:
-        """Replace outputs by those of another plan, one per row, in order."""
+    def redraw(self, rows: np.ndarray, plan: Plan) -> np.ndarray:
+        """Replace outputs by those of the first attempt that changes them. Return its number, or that of all if none does.
+
+        The plan contains one or more attempts, one after another, each with one output for each of `rows`.
+        """
         ...
 
     def to_inputs(self) -> Tensor:

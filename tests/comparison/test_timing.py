@@ -14,6 +14,7 @@ from outspan.comparison import timing
 from outspan.comparison.equal_time import plan_budget
 from outspan.comparison.timing import measure_steps
 from outspan.config import Recipe
+from outspan.data import image_files
 from outspan.data.dataset import Data
 from outspan.data.sets import load_for
 from outspan.training import Diverged, Stopped
@@ -29,7 +30,11 @@ def keys(tiny) -> dict:
 
 @pytest.fixture
 def photos(tmp_path, monkeypatch) -> tuple[dict[str, Recipe], Data]:
-    """Return recipes of two policies and a folder of 270 images, which two processes read. The rounds are few and short."""
+    """Return recipes of two policies and a folder of 270 images, which two processes read. The rounds are few and short.
+
+    The images are not kept in memory, like those of a larger folder.
+    """
+    monkeypatch.setattr(image_files, "_KEPT_BYTES", 0)
     monkeypatch.setattr(timing, "_ROUNDS", 3)
     monkeypatch.setattr(timing, "_ROUND_SECONDS", 0.0)
     make_folder(tmp_path / "photos", classes=tuple(f"c{i:02}" for i in range(90)), train=3, test=1)

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from PIL import Image
 
 from outspan import Normalize, Plan, apply, rng
 from outspan.config import Recipe
+from outspan.data import image_files
 from outspan.data.dataset import count_copies
 from outspan.data.decode import read_fitted
 from outspan.data.image_files import Files
@@ -57,6 +59,49 @@ def test_statistics_and_parts_of_files_equal_those_in_memory(files, memory):
     assert torch.equal(images, memory.take(rows).images)
     assert torch.equal(labels, memory.take(rows).labels)
     assert files.shape == memory.shape
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The files that are decoded in this process, in order."""
+    read, original = [], image_files.read_fitted
+
+    def note(path, *options):
+        read.append(path.name)
+        return original(path, *options)
+
+    monkeypatch.setattr(image_files, "read_fitted", note)
+    return read
+
+
+def test_a_small_folder_is_decoded_once(files, memory, reads):
+    several = replace(files, workers=0)
+    assert several.statistics() == memory.statistics()
+    assert sorted(reads) == sorted(path.name for path in files.paths)
+    order = torch.arange(300).flip(0)
+    batches = list(several.batches(order.split(64), CPU))
+    assert torch.equal(torch.cat([images for images, _ in batches]), memory.images[order])
+    assert torch.equal(torch.cat([labels for _, labels in batches]), memory.labels[order])
+    assert len(reads) == 300
+    batches[0][0].zero_()  # what a caller does with a batch changes no other
+    assert torch.equal(next(several.batches([order[:64]], CPU))[0], memory.images[order[:64]])
+
+
+def test_a_batch_can_be_partly_in_memory(files, memory, reads):
+    several = replace(files, workers=0)
+    list(several.batches([torch.tensor([7, 3])], CPU))
+    ((images, labels),) = several.batches([torch.tensor([2, 3, 7, 3, 9])], CPU)
+    assert torch.equal(images, memory.images[[2, 3, 7, 3, 9]])
+    assert torch.equal(labels, memory.labels[[2, 3, 7, 3, 9]])
+    assert reads == ["7.png", "3.png", "2.png", "9.png"]
+
+
+def test_a_large_folder_is_decoded_in_each_epoch(files, reads, monkeypatch):
+    monkeypatch.setattr(image_files, "_KEPT_BYTES", 300 * 3 * 8 * 8 - 1)
+    several = replace(files, workers=0)
+    for _ in range(2):
+        list(several.batches(torch.arange(300).split(64), CPU))
+    assert len(reads) == 600
 
 
 def test_copies_of_samples_are_counted(files, memory, tmp_path):
@@ -174,15 +219,19 @@ if __name__ == "__main__":
     torch.multiprocessing.set_start_method(sys.argv[2])
     multiprocessing.set_forkserver_preload(["torch", "outspan.data.image_files"])  # imported once, not in every worker
     paths = sorted(Path(sys.argv[1]).iterdir()) * 300
-    files = Files(paths, torch.zeros(len(paths), dtype=torch.int64), 8, workers=2)
-    batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
+
+    def read():
+        files = Files(paths, torch.zeros(len(paths), dtype=torch.int64), 8, workers=2)
+        return files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
+
+    batches = read()
     next(batches)
     if sys.argv[2] == "fork":  # like a scheduler, another process than the parent terminates the workers
         workers = [child.pid for child in torch.multiprocessing.active_children()]
         kill = f"import os; [os.kill(pid, {int(signal.SIGTERM)}) for pid in {workers}]"
         subprocess.run([sys.executable, "-c", kill], check=True)
     print(sum(1 for _ in batches), flush=True)
-    batches = files.batches(torch.arange(len(paths)).split(10), torch.device("cpu"))
+    batches = read()
     next(batches)
     raise ValueError("with batches to come")
 """

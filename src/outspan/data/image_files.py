@@ -1,6 +1,7 @@
 """Image files as a split: each image is decoded when a batch needs it."""
 
 import hashlib
+import math
 import os
 import statistics
 import warnings
@@ -28,6 +29,9 @@ _MEASURED = 20  # number of files whose size is read, to compare it with `size`
 _ENLARGED = 2  # a warning is given if most of them are enlarged by this factor or more
 _SAMPLED = 2_000  # number of files from which the statistics and channels of a large folder are computed
 _MIN_FILES_FOR_WORKERS = 257  # for fewer files, starting workers takes longer than reading
+# Up to _SAMPLED images are kept in memory if they have at most this size. Those of a train split are then read before the first
+# step, for the statistics: all steps take equally long, which the comparison at equal time needs.
+_KEPT_BYTES = 2**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,7 @@ class Files:
     """Image files, or images in tar files, and their labels. An image is decoded when a batch needs it.
 
     It then has `size` x `size` pixels. Up to `skip_bad` images may be unreadable: each is replaced by the next of its class.
+    Up to 2,000 images are kept in memory if they take at most 1 GiB, so each of them is read once.
     """
 
     paths: Sequence[ImageFile] = field(repr=False)
@@ -121,21 +126,40 @@ class Files:
     def batches(self, rows: Sequence[Tensor], device: torch.device, crops: Crops = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Return the images and labels of each batch of rows, on a device. Workers read ahead and crop."""
         on_gpu = device.type == "cuda"
+        kept = self._kept if crops is None else None
+        missing = rows if kept is None else [batch[~kept.has[batch]] for batch in rows]
+        read = self._read_batches([batch for batch in missing if len(batch)], crops, pin_memory=on_gpu)
+        for batch, absent in zip(rows, missing, strict=True):
+            images = next(read) if len(absent) else None
+            if kept is not None:
+                images = kept.fill(batch, absent, images)
+            assert images is not None
+            yield images.to(device, non_blocking=on_gpu), self.labels[batch].to(device, non_blocking=on_gpu)
+
+    @cached_property
+    def _kept(self) -> "_Kept | None":
+        """The decoded images that are kept in memory; None if they are too many."""
+        shape = len(self), *self.shape
+        fits = len(self) <= _SAMPLED and math.prod(shape) <= _KEPT_BYTES
+        return _Kept(torch.empty(shape, dtype=torch.uint8)) if fits else None
+
+    def _read_batches(self, rows: Sequence[Tensor], crops: Crops, *, pin_memory: bool) -> Iterator[Tensor]:
+        """Read the images of each batch of rows."""
         workers = min(8, _cores()) if self.workers is None else self.workers
         workers = workers if sum(map(len, rows)) >= _MIN_FILES_FOR_WORKERS else 0
         loader = DataLoader(
-            _Decoded(self, crops),
+            _Decoded(replace(self), crops),  # a copy, without the images in memory
             batch_sampler=[batch.tolist() for batch in rows],
             num_workers=workers,
             multiprocessing_context=get_context() if workers else None,
-            pin_memory=on_gpu,
+            pin_memory=pin_memory,
             worker_init_fn=follow_parent,
             generator=torch.Generator(),  # leaves the global generator alone
         )
         try:
-            for images, labels, replaced in loader:
+            for images, replaced in loader if rows else ():
                 self._note(replaced)
-                yield images.to(device, non_blocking=on_gpu), labels.to(device, non_blocking=on_gpu)
+                yield images
         except ValueError as error:  # a worker puts its traceback into the message; the error is the last line
             raise ValueError(str(error).strip().splitlines()[-1].removeprefix("ValueError: ")) from None
 
@@ -156,6 +180,19 @@ class Files:
         for images, _ in self.batches(_spaced(len(self), _SAMPLED).split(100), torch.device("cpu")):
             counts += histogram(images)
         return moments(counts)
+
+
+class _Kept:
+    """The decoded images of a split, as far as they have been read."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.images, self.has = images, torch.zeros(len(images), dtype=torch.bool)
+
+    def fill(self, rows: Tensor, absent: Tensor, images: Tensor | None) -> Tensor:
+        """Keep the images of the rows that were absent, and return those of all rows."""
+        if images is not None:
+            self.images[absent], self.has[absent] = images, True
+        return images if images is not None and len(absent) == len(rows) else self.images[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,23 +251,22 @@ class _Decoded(Dataset):  # type: ignore[type-arg]
     def __init__(self, files: Files, crops: Crops) -> None:
         self.files, self.crops = files, crops
 
-    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int]:
-        """Return (image, label, -1).
+    def __getitem__(self, row: int) -> tuple[Tensor, int]:
+        """Return (image, -1).
 
         If the file is unreadable, return another image of its class, and the row of the unreadable file.
         """
-        label = self.files.labels[row]
         try:
-            return self._read(row), label, -1
+            return self._read(row), -1
         except ValueError:
             if not self.files.skip_bad:
                 raise
             labels = self.files.labels
-            members = (labels == label).view(len(labels), -1).all(1).nonzero().squeeze(1).tolist()
+            members = (labels == labels[row]).view(len(labels), -1).all(1).nonzero().squeeze(1).tolist()
             at = members.index(row)
             for other in members[at + 1 :] + members[:at]:
                 with suppress(ValueError):
-                    return self._read(other), label, row
+                    return self._read(other), row
             raise
 
     def _read(self, row: int) -> Tensor:

@@ -96,7 +96,7 @@ def make_run(name: str, model: Path, task: Row, steps: int = 0) -> Run:
     setting, policy = SETTINGS[name], POLICIES[task["policy"]]
     recipe: Recipe = replace(
         default_recipe("texts"), model=str(model), length=setting.length, batch=setting.batch, seed=task["seed"], lr=task["lr"],
-        epochs=task.get("epochs", 1), steps=steps or task.get("steps", 0), strength=task.get("strength", 1.0),
+        epochs=task.get("epochs", 1), min_steps=0, steps=steps or task.get("steps", 0), strength=task.get("strength", 1.0),
         transforms=task.get("transforms", TRANSFORMS["two"]), **policy,
     )  # fmt: skip
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

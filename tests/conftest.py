@@ -158,6 +158,7 @@ def run(run_command):
         assert exit_code == code, f"{arguments}\n{err}"
         first, _, rest = err.partition("\n")
         err = rest if " parameters; " in first else err  # the first line describes the data and the model
+        err = err.partition("\n")[2] if err.startswith("defaults: ") else err  # of texts there is a second one
         if code > 1:  # 1: the command finished, but a part of it failed
             assert err.startswith("outspan: ")
             assert err.count("\n") == 1

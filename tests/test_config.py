@@ -5,16 +5,18 @@ import copy
 import json
 import math
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import outspan
 from outspan import Normalize, models
-from outspan.comparison.grid import build_grid
+from outspan.comparison.grid import build_grid, points
 from outspan.config import (
     DEFAULTS,
     KEYS,
@@ -99,7 +101,8 @@ def test_keys_of_a_recipe_that_are_not_set_have_the_default_for_its_data(restore
     assert recipe == Recipe(data="reviews")
     assert hash(recipe) == hash(Recipe(data="reviews"))
     built = build_recipe(recipe, {"batch": 6}, lambda name: "texts" if name == "reviews" else "images")
-    assert built == with_values(Recipe(), {**DEFAULTS["texts"], "data": "reviews", "epochs": 20, "lr": 0.1, "batch": 6})
+    values = {"data": "reviews", "epochs": 20, "min_steps": 0, "lr": 0.1, "batch": 6}
+    assert built == with_values(Recipe(), {**DEFAULTS["texts"], **values})
     assert build_recipe(built, {}, lambda name: "images") == built  # a recipe that was built is complete
 
 
@@ -115,7 +118,7 @@ def test_a_recipe_is_built_from_defaults_then_a_file_then_keywords(tmp_path):
     path = tmp_path / "r.toml"
     path.write_text('data = "reviews"\nepochs = 7\nbatch = 5')
     built = build_recipe(str(path), {"batch": 6}, lambda name: "texts" if name == "reviews" else "images")
-    assert built == with_values(Recipe(), {**DEFAULTS["texts"], "data": "reviews", "epochs": 7, "batch": 6})
+    assert built == with_values(Recipe(), {**DEFAULTS["texts"], "data": "reviews", "epochs": 7, "min_steps": 0, "batch": 6})
     assert build_recipe(path, {"batch": 6}) == Recipe(data="reviews", epochs=7, batch=6)
     assert build_recipe(Recipe(epochs=3), {"batch": 6}) == Recipe(epochs=3, batch=6)
     assert build_recipe() == Recipe()
@@ -260,6 +263,8 @@ def test_a_scaled_recipe_has_at_least_one_epoch():
     assert (small.epochs, small.fraction, small.validation) == (1, 0.001, 5)
     assert scaled(Recipe(epochs=60), 0.05) == Recipe(epochs=3, fraction=0.05)
     assert scaled(Recipe(), 1.0) == Recipe()
+    few = scaled(Recipe(epochs=2, min_steps=400, batch=10), 0.5)  # 40 epochs of 10 steps become 20 of 5
+    assert few.total_steps(50) == 100
     for scale in (0.0, -1.0, 1.1, float("nan")):
         with pytest.raises(ValueError, match=r"scale must lie in \(0, 1\]"):
             scaled(Recipe(), scale)
@@ -267,6 +272,49 @@ def test_a_scaled_recipe_has_at_least_one_epoch():
 
 def test_the_final_batch_of_an_epoch_may_be_smaller():
     assert [Recipe(batch=20).steps_per_epoch(samples) for samples in (1, 20, 21, 40)] == [1, 1, 2, 2]
+
+
+@given(samples=st.integers(1, 5_000), batch=st.integers(1, 70), epochs=st.integers(1, 30), min_steps=st.integers(0, 3_000))
+def test_a_run_has_the_fewest_whole_epochs_that_reach_the_least_number_of_steps(samples, batch, epochs, min_steps):
+    recipe = Recipe(batch=batch, epochs=epochs, min_steps=min_steps)
+    total, epoch_steps = recipe.total_epochs(samples), math.ceil(samples / batch)
+    assert recipe.total_steps(samples) == total * epoch_steps >= min_steps
+    assert total >= epochs
+    assert total == epochs or (total - 1) * epoch_steps < min_steps  # one epoch less would not be enough
+    assert replace(recipe, steps=7).total_steps(samples) == 7
+
+
+def test_epochs_that_are_set_are_trained_exactly(tmp_path):
+    texts, default = {"noun_of": lambda name: "texts"}, DEFAULTS["texts"]["min_steps"]
+    path = tmp_path / "r.toml"
+    path.write_text("epochs = 7")
+    (tmp_path / "both.toml").write_text("epochs = 7\nmin_steps = 50")
+    assert build_recipe(None, {}, **texts).min_steps == build_recipe(Recipe(), {"seed": 1}, **texts).min_steps == default > 0
+    exact = [
+        build_recipe(None, {"epochs": 7}, **texts),
+        build_recipe(path, {}, **texts),
+        build_recipe(Recipe(epochs=7), {}, **texts),
+        build_recipe(Recipe(), {"epochs": "7"}, **texts),
+        build_recipe(tmp_path / "both.toml", {"epochs": 7}, **texts),
+        with_values(build_recipe(None, {}, **texts), {"epochs": 7}),
+        stored_recipe({"epochs": 7}),  # of a version without `min_steps`
+    ]
+    assert [(recipe.epochs, recipe.min_steps) for recipe in exact] == [(7, 0)] * len(exact)
+    least = [
+        build_recipe(tmp_path / "both.toml", {}, **texts),
+        build_recipe(path, {"min_steps": 50}, **texts),
+        build_recipe(Recipe(epochs=7, min_steps=50), {"seed": 1}, **texts),
+        stored_recipe({"epochs": 7, "min_steps": 50}),
+    ]
+    assert [(recipe.epochs, recipe.min_steps) for recipe in least] == [(7, 50)] * len(least)
+    path.write_text(write_recipe(least[0]))
+    assert build_recipe(path, {}, **texts) == least[0]
+
+
+def test_the_epochs_of_a_grid_are_exact():
+    for keys, expected in (({}, 0), ({"min_steps": 50}, 50)):
+        recipe, axes = build_grid(None, {"epochs": [1, 2]}, {"validation": 5, **keys})
+        assert [(point.epochs, point.min_steps) for point in points(recipe, axes).values()] == [(1, expected), (2, expected)]
 
 
 def test_differences_of_recipes():

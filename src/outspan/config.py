@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from outspan.files import HOME, Json, expand_home
 from outspan.limits import LIMITS, check_value
 from outspan.messages import first_line, shown, unknown
-from outspan.recipe_keys import DEFAULTS, StudyKeys, defaults_of, model_defaults
+from outspan.recipe_keys import DEFAULTS, StudyKeys, as_string, defaults_of, model_defaults
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,26 +20,8 @@ else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 Value: TypeAlias = int | float | str  # of a recipe key
+_T = TypeVar("_T")
 _BY_DATA: Any = None  # the default of a key in DEFAULTS
-
-
-def _as_string(key: str, value: Any) -> str:
-    """Return the value of a key that is a string. A path, a number in `select` and another spelling are converted."""
-    if key in ("select", "channels") and type(value) in (int, float):
-        return str(value)
-    if key == "class_weights" and isinstance(value, list | tuple) and all(type(one) in (int, float) for one in value):
-        return ",".join(map(str, value))
-    if isinstance(value, str | Path):
-        return "centre" if (key, value) == ("crop", "center") else str(value)
-    problem = f"{key} must be {'a name or a path' if key == 'data' else 'a string'}, got {' '.join(shown(value).split())}"
-    if key in ("model", "policy", "defaults") and callable(value):
-        raise ValueError(f"{problem}: use your own training loop, docs/loops.md")
-    raise ValueError(problem + _STRING_HINTS.get(key, ""))
-
-
-_STRING_HINTS: Mapping[str, str] = MappingProxyType(
-    {"data": ": pass an outspan.data.sets.Data as splits=", "transforms": ": separate names by commas, e.g. 'rotate,invert'"}
-)
 
 
 @dataclass(frozen=True)
@@ -56,6 +38,7 @@ class Recipe:
     policy: str = "auto"
     seed: int = 0
     epochs: int = _BY_DATA
+    min_steps: int = _BY_DATA  # more epochs if these have fewer steps; 0 if `epochs` is set and this is not
     steps: int = 0  # total number of steps, instead of epochs; 0: as many as the epochs have
     batch: int = _BY_DATA
     lr: float = _BY_DATA
@@ -119,10 +102,12 @@ class Recipe:
     unset: ClassVar[tuple[str, ...]] = ()  # keys of DEFAULTS that were not set; `build_recipe` sets them for the data
 
     def __post_init__(self) -> None:
+        if self.epochs is not _BY_DATA and self.min_steps is _BY_DATA:
+            object.__setattr__(self, "min_steps", 0)
         unset = tuple(key for key in DEFAULTS["images"] if getattr(self, key) is _BY_DATA)
         defaults = defaults_of("images", self.optimizer)
         strings = {field.name: getattr(self, field.name) for field in fields(self) if field.type is str}
-        values = {key: _as_string(key, value) for key, value in strings.items() if key not in unset}
+        values = {key: as_string(key, value) for key, value in strings.items() if key not in unset}
         for key, value in {**values, **{key: defaults[key] for key in unset}, "unset": unset}.items():
             object.__setattr__(self, key, value)
         for key in LIMITS:
@@ -136,7 +121,8 @@ class Recipe:
 
     def total_steps(self, samples: int) -> int:
         """Return the number of steps of a run on this number of training samples."""
-        return self.steps or self.epochs * self.steps_per_epoch(samples)
+        epoch_steps = self.steps_per_epoch(samples)
+        return self.steps or max(self.epochs, -(-self.min_steps // epoch_steps)) * epoch_steps
 
     def total_epochs(self, samples: int) -> int:
         """Return the number of epochs of such a run. With `steps`, the last epoch may be incomplete."""
@@ -195,8 +181,19 @@ def _defaults(key: str) -> list[Value]:
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with changed values. A string is converted to the type of its key. A wrong type is a ValueError."""
-    return replace(recipe, **{key: _typed(key, value) for key, value in values.items()})
+    """Return the recipe with changed values. A string is converted to the type of its key. A wrong type is a ValueError.
+
+    Without `min_steps`, `epochs` is the exact number of epochs.
+
+    >>> with_values(Recipe(min_steps=100), {"epochs": 5}).min_steps
+    0
+    """
+    return replace(recipe, **{key: _typed(key, value) for key, value in _with_exact_epochs(values).items()})
+
+
+def _with_exact_epochs(values: Mapping[str, _T]) -> Mapping[str, _T | int]:
+    """Return values with `min_steps` 0 if they have `epochs` and not `min_steps`."""
+    return {"min_steps": 0, **values} if "epochs" in values else values
 
 
 def stored_recipe(values: Mapping[str, Json]) -> Recipe:
@@ -234,19 +231,16 @@ def build_recipe(
     True
     """
     if isinstance(recipe, Recipe):
-        changed = with_values(recipe, keys)
-        noun = noun_of(changed.data)
-        defaults = defaults_of(noun, changed.optimizer)
+        changed, is_set = with_values(recipe, keys), _with_exact_epochs(keys)
         is_default = "model" in recipe.unset and "model" not in keys
-        defaults = {**defaults, **model_defaults(noun, str(defaults["model"]) if is_default else changed.model)}
-        return replace(changed, **{key: defaults[key] for key in recipe.unset if key not in keys})
+        defaults = default_recipe(noun_of(changed.data), changed.optimizer, "" if is_default else changed.model)
+        return replace(changed, **{key: getattr(defaults, key) for key in recipe.unset if key not in is_set})
     if not isinstance(recipe, Path | str | None):
         raise ValueError(f"recipe must be a Recipe or the path of a TOML file, got {shown(recipe)}: pass keys as keywords")
     stored = {} if recipe is None else read_values(Path(recipe))
     values = {**stored, **keys}
-    noun = noun_of(_as_string("data", values.get("data", "")))
-    defaults = default_recipe(noun, str(values.get("optimizer", "")))
-    defaults = with_values(defaults, model_defaults(noun, str(values.get("model", defaults.model))))
+    noun = noun_of(as_string("data", values.get("data", "")))
+    defaults = default_recipe(noun, str(values.get("optimizer", "")), str(values.get("model", "")))
     try:
         read = with_values(defaults, stored)
     except ValueError as error:
@@ -254,9 +248,10 @@ def build_recipe(
     return with_values(read, keys)
 
 
-def default_recipe(noun: str, optimizer: str = "") -> Recipe:
-    """Return the default recipe for "images" or "texts". The default learning rate also depends on the optimizer."""
-    return with_values(Recipe(), defaults_of(noun, optimizer))
+def default_recipe(noun: str, optimizer: str = "", model: str = "") -> Recipe:
+    """Return the default recipe for "images" or "texts". Some defaults also depend on the optimizer and the model."""
+    defaults = defaults_of(noun, optimizer)
+    return with_values(Recipe(), {**defaults, **model_defaults(noun, model or str(defaults["model"]))})
 
 
 def check_scale(scale: float) -> None:
@@ -269,8 +264,10 @@ def scaled(recipe: Recipe, scale: float) -> Recipe:
     """Return a recipe with a fraction of its epochs and samples, at least one epoch and two batches, for a quick test."""
     check_scale(scale)
     validation = math.ceil(recipe.validation * scale)
-    epochs, steps = max(1, round(recipe.epochs * scale)), math.ceil(recipe.steps * scale**2)  # fewer and shorter epochs
-    return replace(recipe, epochs=epochs, steps=steps, fraction=recipe.fraction * scale, validation=validation)
+    epochs = max(1, round(recipe.epochs * scale))
+    steps, min_steps = (math.ceil(count * scale**2) for count in (recipe.steps, recipe.min_steps))  # fewer and shorter epochs
+    fraction = recipe.fraction * scale
+    return replace(recipe, epochs=epochs, steps=steps, min_steps=min_steps, fraction=fraction, validation=validation)
 
 
 def _typed(key: str, value: Any) -> Value:
@@ -280,7 +277,7 @@ def _typed(key: str, value: Any) -> Value:
         raise unknown("key", key, KEYS)
     type_ = _TYPES[key]
     if type_ is str:
-        return _as_string(key, value)
+        return as_string(key, value)
     try:
         is_exact = type_ is float and type(value) is int and abs(value) < 2**53
         converted = type_(value) if is_exact or isinstance(value, str) else value

@@ -79,6 +79,7 @@ LIMITS: Mapping[str, Between | OneOf | Color] = MappingProxyType(
     {
         "seed": Between(-(2**63), 2**63 - 1),
         "epochs": Between(1, 1_000_000),
+        "min_steps": Between(0, 1_000_000_000_000),
         "steps": Between(0, 1_000_000_000_000),
         "batch": Between(1, 10_000_000),
         "lr": _RATE,

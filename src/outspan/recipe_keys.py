@@ -5,7 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypedDict
+from typing import Any, TypedDict
+
+from outspan.messages import shown
 
 
 class StudyKeys(TypedDict, total=False):
@@ -15,6 +17,7 @@ class StudyKeys(TypedDict, total=False):
     model: str
     weights: str
     epochs: int
+    min_steps: int
     steps: int
     batch: int
     lr: float
@@ -83,12 +86,32 @@ class RecipeKeys(StudyKeys, total=False):
     policy_file: str
 
 
+def as_string(key: str, value: Any) -> str:
+    """Return the value of a key that is a string. A path, a number in `select` and another spelling are converted."""
+    if key in ("select", "channels") and type(value) in (int, float):
+        return str(value)
+    if key == "class_weights" and isinstance(value, list | tuple) and all(type(one) in (int, float) for one in value):
+        return ",".join(map(str, value))
+    if isinstance(value, str | Path):
+        return "centre" if (key, value) == ("crop", "center") else str(value)
+    problem = f"{key} must be {'a name or a path' if key == 'data' else 'a string'}, got {' '.join(shown(value).split())}"
+    if key in ("model", "policy", "defaults") and callable(value):
+        raise ValueError(f"{problem}: use your own training loop, docs/loops.md")
+    raise ValueError(problem + _STRING_HINTS.get(key, ""))
+
+
+_STRING_HINTS: Mapping[str, str] = MappingProxyType(
+    {"data": ": pass an outspan.data.sets.Data as splits=", "transforms": ": separate names by commas, e.g. 'rotate,invert'"}
+)
+
+
 # The defaults that depend on the data, by noun. For texts: BERT's fine-tuning, and one transform per candidate.
 DEFAULTS: Mapping[str, Mapping[str, int | float | str]] = MappingProxyType(
     {
         "images": {
             "model": "convnet",
             "epochs": 20,
+            "min_steps": 0,
             "batch": 128,
             "lr": 0.1,
             "optimizer": "sgd",
@@ -103,6 +126,7 @@ DEFAULTS: Mapping[str, Mapping[str, int | float | str]] = MappingProxyType(
         "texts": {
             "model": "google-bert/bert-base-uncased",
             "epochs": 3,
+            "min_steps": 200,
             "batch": 32,
             "lr": 2e-5,
             "optimizer": "adamw",

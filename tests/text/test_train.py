@@ -14,6 +14,7 @@ import torch
 from sklearn.metrics import f1_score
 
 import outspan
+from outspan.comparison import timing
 from outspan.comparison.grid import build_grid, grid_search
 from outspan.config import DEFAULTS, KEYS, Recipe, build_recipe, read_recipe, with_values, write_recipe
 from outspan.data.sets import load, noun_of
@@ -24,6 +25,7 @@ from outspan.text import documents
 from outspan.text.models import load_classifier
 from outspan.text.tokens import encode
 from outspan.training import Stopped, checkpoint, compositions
+from outspan.training.description import describe_defaults
 from outspan.training.logits import accuracy
 from outspan.training.step import Learner
 from outspan.training.train import train
@@ -286,10 +288,59 @@ def test_a_model_for_images_is_refused_before_texts_are_read(corpus, tmp_path):
 def test_a_recipe_for_texts_has_the_defaults_of_texts(corpus, tmp_path):
     (tmp_path / "r.toml").write_text(f'data = "{corpus}"\nepochs = 7\n')
     made = build_recipe(tmp_path / "r.toml", {"batch": 5}, noun_of)
-    assert made == with_values(Recipe(), {**DEFAULTS["texts"], "data": str(corpus), "epochs": 7, "batch": 5})
+    values = {"data": str(corpus), "epochs": 7, "min_steps": 0, "batch": 5}
+    assert made == with_values(Recipe(), {**DEFAULTS["texts"], **values})
     for recipe in (made, replace(made, optimizer="sgd", depth=2, clip=0.0)):  # the defaults of texts, and those of images
         (tmp_path / "w.toml").write_text(write_recipe(recipe))
         assert build_recipe(tmp_path / "w.toml", {}, noun_of) == recipe
+
+
+def test_few_texts_are_trained_for_the_least_number_of_steps_and_resume(corpus, tiny_model, tmp_path):
+    recipe = small(corpus, tiny_model, policy="uncertain", min_steps=12)  # 40 texts: 5 steps per epoch
+    whole = train(recipe, out=tmp_path / "whole")
+    assert (whole.steps, [row["step"] for row in whole.metrics]) == (15, [5, 10, 15])
+    with pytest.raises(Stopped):
+        train(recipe, out=tmp_path / "halves", on_step=lambda progress: progress.step == 11)
+    train(tmp_path / "halves" / "recipe.toml", out=tmp_path / "halves")
+    assert_same(tmp_path / "whole", tmp_path / "halves")
+    exact = small(corpus, tiny_model, policy="uncertain", epochs=3)
+    train(exact, out=tmp_path / "exact")
+    assert all(torch.equal(state(tmp_path / "exact")[0][name], value) for name, value in state(tmp_path / "whole")[0].items())
+
+
+def test_a_run_of_a_version_without_min_steps_resumes_with_its_epochs(corpus, tiny_model, tmp_path):
+    recipe = small(corpus, tiny_model, policy="uncertain")
+    assert recipe.min_steps == 0
+    train(recipe, out=tmp_path / "whole")
+    with pytest.raises(Stopped):
+        train(recipe, out=tmp_path / "old", on_step=lambda progress: progress.step == 7)
+    tensors, metadata = checkpoint.load(tmp_path / "old")
+    del metadata["recipe"]["min_steps"]
+    checkpoint.save(tmp_path / "old", tensors, metadata)
+    lines = (tmp_path / "old" / "recipe.toml").read_text().splitlines()
+    (tmp_path / "old" / "recipe.toml").write_text("\n".join(line for line in lines if not line.startswith("min_steps")))
+    train(tmp_path / "old" / "recipe.toml", out=tmp_path / "old")
+    assert_same(tmp_path / "whole", tmp_path / "old")
+
+
+def test_the_defaults_of_a_run_on_texts_are_printed_with_their_reasons(corpus, tiny_model, tmp_path, run_command, monkeypatch):
+    monkeypatch.setattr(timing, "_ROUND_SECONDS", 0.0)
+
+    def lines(*changes: str) -> list[str]:
+        sets = [x for one in (f"data={corpus}", "policy=none", "batch=8", *changes) for x in ("--set", one)]
+        _, out, _ = run_command("train", "--model", tiny_model, *sets, "-o", tmp_path / "run", "--dry-run")
+        return [line for line in out.splitlines() if line.startswith("defaults: ")]
+
+    least = DEFAULTS["texts"]["min_steps"]
+    rest = "lr 0.0001, for the size of the model; length 64, at most the positions of the model"
+    following = ". Next step: `outspan grid` compares other values on held-out texts (docs/text.md)"
+    assert lines() == [f"defaults: {-(-least // 5)} epochs, for at least {least} steps; {rest}{following}"]
+    assert lines("batch=1") == [f"defaults: {-(-least // 40)} epochs, for at least {least} steps; {rest}{following}"]
+    assert lines("epochs=4") == [f"defaults: {rest}{following}"]
+    assert lines("epochs=4", "lr=1e-3", "length=32") == []
+    built = build_recipe(None, {"model": str(tiny_model)}, lambda name: "texts")
+    assert describe_defaults(built, "texts", 100_000) == [f"defaults: 2 epochs, for the size of the model; {rest}{following}"]
+    assert describe_defaults(Recipe(), "images", 10) == []
 
 
 def test_a_policy_for_images_is_refused_before_training(corpus, tiny_model, tmp_path, run):

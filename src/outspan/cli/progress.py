@@ -85,8 +85,8 @@ class TrainingProgress:
         self.has_begun = True
         if launched_rank() is not None:
             self._interruption.at_once = False
-        if not launched_rank():
-            echo(description, err=True)
+        for line in () if launched_rank() else description.split("\n"):
+            echo(line, err=True)
 
     def __call__(self, progress: Progress) -> bool:
         self._interruption.at_once = False

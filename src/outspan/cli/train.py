@@ -1,6 +1,5 @@
 """The command train."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 from outspan.children import launched_rank
 from outspan.cli.options import DATA_HELP, MODEL_HELP, Device, RecipeFile, Set, SkipBad, as_changes
 from outspan.cli.output import echo, wait_for_first_process
-from outspan.cli.progress import TrainingProgress, describe_seconds, training_progress
+from outspan.cli.progress import describe_seconds, training_progress
 
 if TYPE_CHECKING:
     from outspan.config import Recipe
@@ -94,7 +93,7 @@ def train_command(
             deterministic=deterministic,
             track=track,
             **machine,
-            on_begin=partial(_begin, on_step, built),
+            on_begin=on_step.begin,
             on_step=on_step,
         )
     if launched_rank():
@@ -107,17 +106,6 @@ def train_command(
         echo(f"best epoch by validation: {where}; evaluate and predict use its weights with --best")
     if summary.accuracy <= summary.chance:
         echo(f"Not above the majority-class baseline ({100 * summary.chance:.2f} %).")
-
-
-def _begin(on_step: TrainingProgress, recipe: "Recipe", description: str) -> None:
-    """Print a description of the run, and the values that are defaults because of the size of the model."""
-    from outspan.data.sets import noun_of
-    from outspan.recipe_keys import model_defaults
-
-    on_step.begin(description)
-    defaults = {} if launched_rank() else model_defaults(noun_of(recipe.data), recipe.model)
-    if used := [f"{key} {value:g}" for key, value in defaults.items() if getattr(recipe, key) == value]:
-        echo(f"{', '.join(used)}: the defaults for a model of this size; `outspan grid` compares other values")
 
 
 def _describe_scores(best: "Best") -> str:
@@ -137,7 +125,8 @@ def _print_dry_run(recipe: "Recipe", out: Path, **machine: Any) -> None:
     with training_progress("timing a few steps", reads=True) as on_step:
         result = dry_run(recipe, out=out, on_step=on_step, **machine)
     step, policy = result.step_seconds[recipe.policy], result.recipe.policy
-    echo(result.description)
+    for line in result.description.split("\n"):
+        echo(line)
     named = {key: getattr(result.recipe, key) for key in ("data", "model", "optimizer", "policy")}  # others depend on them
     shown = {*named, *changed_keys(build_recipe(None, named, noun_of), result.recipe)}
     echo("recipe; all other keys have the defaults for this data and model:")

@@ -23,7 +23,7 @@ from outspan.training.setup import Options, build_setup, with_absolute_paths
 class DryRun:
     """What would be trained."""
 
-    description: str  # data, model, policy and device in one line
+    description: str  # data, model, policy and device in one line; for texts another one about defaults
     recipe: Recipe
     steps: int
     epoch_steps: int

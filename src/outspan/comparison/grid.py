@@ -51,6 +51,8 @@ def build_grid(
     values = {**stored, **keys, **axes}
     axes = {key: value for key, value in values.items() if isinstance(value, list | tuple)}
     fixed = {key: value for key, value in values.items() if key not in axes}
+    if "epochs" in axes:
+        fixed = {"min_steps": 0, **fixed}
     base = build_recipe(recipe if isinstance(recipe, Recipe) else None, fixed, noun_of)
     if not axes:
         raise ValueError(f"{source}a grid needs a list of values for at least one key, e.g. lr = [1e-5, 2e-5]")
@@ -78,7 +80,8 @@ def points(recipe: Recipe, axes: Axes) -> dict[str, Recipe]:
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
         name = ",".join(f"{key}={value}" for key, value in point.items())
-        recipes[name.replace("/", "%2F")] = with_values(recipe, point)  # the name must be a single path component
+        values = {"min_steps": recipe.min_steps, **point}  # also with an axis of epochs
+        recipes[name.replace("/", "%2F")] = with_values(recipe, values)  # the name must be a single path component
     return recipes
 
 

@@ -208,7 +208,7 @@ def _finished_runs(folder: Path, method: str) -> dict[int, _FinishedRun]:
             continue
         metadata = loaded[1]
         recipe = stored_recipe(metadata["recipe"])
-        if len(metadata["metrics"]) == recipe.epochs:
+        if len(metadata["metrics"]) == recipe.total_epochs(metadata["data"]["train"]):
             stored = {key: value for key, value in metadata["recipe"].items() if key != "seed"}
             runs[recipe.seed] = _FinishedRun(metadata["metrics"][-1]["test_accuracy"], stored)
     return runs

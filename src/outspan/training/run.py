@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from outspan.config import Recipe, changed_keys, write_recipe
+from outspan.config import write_recipe
 from outspan.data.splits import Split
 from outspan.devices import to_device
 from outspan.figures.markup import display, figure_bytes
 from outspan.files import write_lines, write_whole
+from outspan.messages import printable
 from outspan.policies.batch import Batch
 from outspan.policies.protocols import LearningPolicy
 from outspan.policies.weighting import weigh
-from outspan.shapes import describe_size
 from outspan.training import Diverged, checkpoint, compositions
+from outspan.training.description import describe_defaults, describe_setup
 from outspan.training.examples import Example, make_examples
 from outspan.training.freezing import is_frozen, set_training
 from outspan.training.logits import accuracy, validation_metrics
@@ -157,23 +158,15 @@ class Run:
         write_lines(self.out / _METRICS_FILE, self.metrics)
 
     def describe(self) -> str:
-        """Return one line about the data, the model, the policy and the device, and where a run that had begun goes on."""
-        splits, data, recipe = self.setup.splits, self.provenance.data, self.recipe
-        validation = "" if splits.validation is None else f", {len(splits.validation):,} for validation"
-        samples = f"{data.train:,} train and {len(splits.test):,} test {splits.train.noun}{validation}"
-        parameters = sum(parameter.numel() for parameter in self.state.model.parameters())
-        policy = recipe.policy + ("" if recipe.defaults == "none" else f", then {recipe.defaults}")
-        changed = changed_keys(Recipe(), recipe)
-        fold = f"fold {recipe.fold} of {recipe.folds}, " if recipe.folds else ""
-        policy += "".join(
-            f", {key} {changed[key][1]:g}" for key in ("strength", "finish", "by_confidence", "ema", "skip") if key in changed
-        )
-        processes = f", {self.ranks.world} processes" if self.ranks.is_group else ""
+        """Return a line about the data, the model, the policy and the device, and where a run that had begun goes on.
+
+        For texts a second line has the settings that are defaults.
+        """
+        train = self.setup.splits.train
         resuming = f"; resuming at step {self.step:,} of {self.steps:,}" if self.step else ""
         resuming += f"; {self.out} has no checkpoint yet, starting again" if self._starts_again else ""
-        model = f"model {recipe.model}, {parameters:,} parameters"
-        about = f"{fold}{samples}, {len(data.classes)} classes, {describe_size(data.shape)}; {model}; policy {policy}"
-        return f"{about}; device {self.device.type}{processes}{resuming}"
+        first = printable(f"{describe_setup(self.setup, self.device)}{resuming}")
+        return "\n".join([first, *describe_defaults(self.recipe, train.noun, len(train))])
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Tensor]]:
         """Return the inputs and labels of an epoch in its random order, from batch `start` to the end of the epoch or run."""

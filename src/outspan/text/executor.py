@@ -181,13 +181,12 @@ def _truncated(
     ends = np.cumsum(size)
     line = np.arange(int(size.sum())) + np.repeat(begin - (ends - size), size)
     kept = np.minimum(whole, room)
-    head = {"head": kept, "tail": 0 * kept, "head+tail": np.where(whole > room, room // 4, kept)}[split.truncate]
     column = np.arange(int(kept.max(initial=0)))
+    head = {"head": room, "tail": 0 * room, "head+tail": room // 4}[split.truncate]  # what is left out follows it
     at = (np.cumsum(whole) - whole)[:, None] + column + np.where(column >= head[:, None], (whole - kept)[:, None], 0)
-    inside = column < kept[:, None]
     if not len(line):
         return np.zeros((count, 0), dtype=np.int64), kept
-    return line[np.where(inside, at, 0)], kept
+    return line.take(at, mode="clip"), kept  # padding has any position
 
 
 def _add_special_tokens(split: Encoded, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -69,5 +69,5 @@ def _with_spaces(units: Units, bank: Bank) -> Units:
     at = np.flatnonzero(moved & np.append(bank.vocabulary.unspaced, [False, False])[units.kinds])
     if not len(at):
         return units
-    spans, _ = bank.spellings("spaced", units.take(at))
-    return units.respell(at, spans[:, 0])
+    spaced = bank.spellings("spaced", units.take(at))
+    return units.respell(at, spaced.spans[spaced.rows, 0])

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from outspan.transforms.token_ops import noise_at, unit_interval
+from outspan.transforms.token_ops import noise, noise_at, unit_interval
 
 MARK, CHANGED = -2, -1  # the kinds of punctuation marks, and of words that an operation has inserted or replaced
 _HIGH = np.uint64(32)
@@ -52,16 +52,29 @@ class Units:
         return Units(self.rows, begin, end, kinds, self.count)
 
 
+@dataclass(frozen=True, eq=False)
+class Spellings:
+    """Spans of tokens that may replace units."""
+
+    counts: np.ndarray  # int64 [U]: how many there are of each unit
+    rows: np.ndarray  # int64 [U]: the row of each unit in `spans`
+    spans: np.ndarray = field(repr=False)  # int64 [S, K, 2]
+
+    def pick(self, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Return one of the spans of each unit `at`, drawn by 32 bits, int64 [K, 2]."""
+        return self.spans[self.rows[at], (unit_interval(bits) * self.counts[at]).astype(np.int64)]
+
+
 @runtime_checkable
 class Bank(Protocol):
     """Spans of tokens that operations insert: other spellings of words, their synonyms, and punctuation."""
 
-    def spellings(self, name: str, units: Units) -> tuple[np.ndarray, np.ndarray]:
-        """Return other spellings of each unit, int64 [U, K, 2], and how many of the K are there, int64 [U]."""
+    def spellings(self, name: str, units: Units) -> Spellings:
+        """Return other spellings of each unit."""
         ...
 
-    def proposals(self, units: Units) -> tuple[np.ndarray, np.ndarray]:
-        """Return the words that a masked language model proposes for each unit, as `spellings` does."""
+    def proposals(self, units: Units) -> Spellings:
+        """Return the words that a masked language model proposes for each unit."""
         ...
 
     def marks(self) -> np.ndarray:
@@ -82,8 +95,9 @@ def word_deletion(units: Units, context: WordContext, probability: np.ndarray, s
     stays = draws >= probability[units.rows]
     none = np.bincount(units.rows, words & stays, minlength=units.count) == 0
     highest = np.full(units.count, -1.0)
-    np.maximum.at(highest, units.rows[words], draws[words])
-    return units.take(stays | ~words | (none[units.rows] & (draws == highest[units.rows])))
+    deleted = words & none[units.rows]  # of rows that would lose all words
+    np.maximum.at(highest, units.rows[deleted], draws[deleted])
+    return units.take(stays | ~words | (deleted & (draws == highest[units.rows])))
 
 
 def word_swap(units: Units, context: WordContext, fraction: np.ndarray, seeds: np.ndarray) -> Units:
@@ -92,13 +106,16 @@ def word_swap(units: Units, context: WordContext, fraction: np.ndarray, seeds: n
     sizes = np.bincount(units.rows[slots], minlength=units.count)
     first, order = np.cumsum(sizes) - sizes, np.arange(len(slots))
     swaps = np.where((sizes > 1) & (fraction > 0), np.maximum(1, (fraction * sizes).astype(np.int64)), 0)
-    for swap in range(int(swaps.max(initial=0))):
-        rows = np.flatnonzero(swaps > swap)
-        bits, size = noise_at(seeds[rows], np.full(len(rows), swap)), sizes[rows]
-        one = (unit_interval(bits >> _HIGH) * size).astype(np.int64)
-        other = (one + 1 + (unit_interval(bits & _LOW) * (size - 1)).astype(np.int64)) % size
-        one, other = one + first[rows], other + first[rows]
-        order[one], order[other] = order[other], order[one]
+    rows = np.argsort(-swaps, kind="stable")  # those with most swaps first, so that each swap is of the first rows
+    size, start = np.maximum(sizes[rows], 1)[:, None], first[rows][:, None]
+    bits = noise(seeds[rows], 0, int(swaps.max(initial=0)))
+    one = (unit_interval(bits >> _HIGH) * size).astype(np.int64)
+    other = (one + 1 + (unit_interval(bits & _LOW) * (size - 1)).astype(np.int64)) % size
+    one, other = (one + start).T.copy(), (other + start).T.copy()
+    counts = np.searchsorted(-swaps[rows], -np.arange(len(one)))  # how many rows have more swaps than 0, 1, ...
+    for left, right, count in zip(one, other, counts.tolist(), strict=True):
+        left, right = left[:count], right[:count]
+        order[left], order[right] = order[right], order[left]
     begin, end, kinds = units.begin.copy(), units.end.copy(), units.kinds.copy()
     begin[slots], end[slots], kinds[slots] = begin[slots[order]], end[slots[order]], kinds[slots[order]]
     return Units(units.rows, begin, end, kinds, units.count)
@@ -118,10 +135,10 @@ def punctuation_insertion(units: Units, context: WordContext, fraction: np.ndarr
 
 def synonym_replacement(units: Units, context: WordContext, fraction: np.ndarray, seeds: np.ndarray) -> Units:
     """Replace `fraction` of the words, at least one, by synonyms of WordNet (EDA, arXiv:1901.11196). 0 is the identity."""
-    spans, known = context.bank.spellings("synonyms", units)
+    synonyms = context.bank.spellings("synonyms", units)
     bits = noise_at(seeds[units.rows], units.numbers())
-    at = _choose(units, known > 0, _at_least_one(units, fraction), bits)
-    return units.respell(at, _pick(spans, known, at, bits[at] & _LOW))
+    at = _choose(units, synonyms.counts > 0, _at_least_one(units, fraction), bits)
+    return units.respell(at, synonyms.pick(at, bits[at] & _LOW))
 
 
 def word_insertion(units: Units, context: WordContext, fraction: np.ndarray, seeds: np.ndarray) -> Units:
@@ -129,8 +146,8 @@ def word_insertion(units: Units, context: WordContext, fraction: np.ndarray, see
 
     At least one word is inserted.
     """
-    spans, known = context.bank.spellings("synonyms", units)
-    sources, targets = np.flatnonzero(known > 0), np.flatnonzero(units.is_word)
+    synonyms = context.bank.spellings("synonyms", units)
+    sources, targets = np.flatnonzero(synonyms.counts > 0), np.flatnonzero(units.is_word)
     of_sources, of_targets = (np.bincount(units.rows[some], minlength=units.count) for some in (sources, targets))
     counts = np.where(of_sources > 0, _at_least_one(units, fraction), 0)
     rows = np.repeat(np.arange(units.count), counts)
@@ -138,7 +155,7 @@ def word_insertion(units: Units, context: WordContext, fraction: np.ndarray, see
     bits, more = noise_at(seeds[rows], 2 * number), noise_at(seeds[rows], 2 * number + 1)
     source = sources[(np.cumsum(of_sources) - of_sources)[rows] + (unit_interval(bits >> _HIGH) * of_sources[rows]).astype(int)]
     at = targets[(np.cumsum(of_targets) - of_targets)[rows] + (unit_interval(bits & _LOW) * of_targets[rows]).astype(int)]
-    inserted = _pick(spans, known, source, more & _LOW)
+    inserted = synonyms.pick(source, more & _LOW)
     order = np.argsort(at, kind="stable")
     return units.insert(at[order], rows[order], inserted[order], CHANGED)
 
@@ -147,7 +164,7 @@ def masked_replacement(units: Units, context: WordContext, probability: np.ndarr
     """Replace words by others that a masked language model proposes, each with `probability` (arXiv:1805.06201, with BERT
     arXiv:1812.06705). 0 is the identity.
     """
-    return _replace(units, *context.bank.proposals(units), probability, seeds)
+    return _replace(units, context.bank.proposals(units), probability, seeds)
 
 
 def keyboard_typos(units: Units, context: WordContext, probability: np.ndarray, seeds: np.ndarray) -> Units:
@@ -167,14 +184,14 @@ def casing(units: Units, context: WordContext, probability: np.ndarray, seeds: n
 
 def _respell(name: str, units: Units, context: WordContext, probability: np.ndarray, seeds: np.ndarray) -> Units:
     """Replace each word that has other spellings by one of them, with `probability`."""
-    return _replace(units, *context.bank.spellings(name, units), probability, seeds)
+    return _replace(units, context.bank.spellings(name, units), probability, seeds)
 
 
-def _replace(units: Units, spans: np.ndarray, known: np.ndarray, probability: np.ndarray, seeds: np.ndarray) -> Units:
-    """Replace each unit that has other spans by one of them, with `probability`."""
+def _replace(units: Units, spellings: Spellings, probability: np.ndarray, seeds: np.ndarray) -> Units:
+    """Replace each unit that has other spellings by one of them, with `probability`."""
     bits = noise_at(seeds[units.rows], units.numbers())
-    at = np.flatnonzero((known > 0) & (unit_interval(bits >> _HIGH) < probability[units.rows]))
-    return units.respell(at, _pick(spans, known, at, bits[at] & _LOW))
+    at = np.flatnonzero((spellings.counts > 0) & (unit_interval(bits >> _HIGH) < probability[units.rows]))
+    return units.respell(at, spellings.pick(at, bits[at] & _LOW))
 
 
 def _draws(units: Units, seeds: np.ndarray) -> np.ndarray:
@@ -191,12 +208,11 @@ def _choose(units: Units, allowed: np.ndarray, counts: np.ndarray, bits: np.ndar
     """Return random units among the allowed ones, up to `counts` in each row, in ascending order."""
     at = np.flatnonzero(allowed)
     rows = units.rows[at]
-    order = np.lexsort((bits[at], rows))
     sizes = np.bincount(rows, minlength=units.count)
-    rank = np.arange(len(at)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.sort(at[order][rank < counts[rows]])
-
-
-def _pick(spans: np.ndarray, known: np.ndarray, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """Return one of the known spans of each unit `at`, [K, 2]."""
-    return spans[at, (unit_interval(bits) * known[at]).astype(np.int64)]
+    counts = np.minimum(counts, sizes)
+    # The units of each row side by side: to sort them there is faster than to sort all by row and bits.
+    table = np.full((units.count, int(sizes.max(initial=0)) + 1), np.iinfo(np.uint64).max)
+    table[np.arange(table.shape[1]) < sizes[:, None]] = bits[at]
+    table.sort(axis=1)
+    threshold = table[np.arange(units.count), np.maximum(counts - 1, 0)]
+    return at[(bits[at] <= threshold[rows]) & (counts > 0)[rows]]

@@ -2,12 +2,19 @@
 
     python benchmarks/text.py --model FOLDER        # a folder with config.json, tokenizer.json and *.safetensors
 
-Reviews of IMDb are joined until they have 512 tokens. outspan works on tokens, which are made once per training and timed
-separately. The others work on texts; tokenizing their output is not timed. All take turns in rounds; results are medians.
-Every operation is also applied again with the same plan in another order, and the share of short sentences that an operation
-leaves unchanged is counted; for operations on sentences that of two sentences. With --apertium, the speed of Apertium is
-measured, and the rest of the result is kept. Writes results/text-cpu.json. Peers: pip install nlpaug textattack
-(text_peers.py); what they cannot build without the network is left out.
+Reviews of IMDb are joined until they have 512 tokens. outspan draws a plan, applies it to tokens and assembles the batch. The
+tokens are made once per training and timed separately. The spellings and synonyms of a word are made when they are first
+needed, so the first round is slower. The others work on texts, one at a time; tokenizing their output is not timed. They
+change the same fraction of the words, with their fastest settings (text_peers.py, which also has their installation).
+
+In each round each operation and its peers follow one another. Speeds are medians of the rounds; `times_as_fast` is the median
+of the ratios to the faster peer, each within a round. `casing` needs a tokenizer that sees the case: a byte-level BPE of 30,000
+tokens is made from the reviews. protected_replacement, punctuation_insertion, casing and sentence_crop have no counterpart in
+the two libraries.
+
+Every operation is also applied again with the same plan in another order, and the fraction of short sentences that it leaves
+unchanged is counted; for operations on sentences that of two sentences. With --apertium, the speed of Apertium is measured, and
+the rest of the result is kept. Writes results/text-cpu.json.
 """
 
 import argparse
@@ -16,6 +23,7 @@ import os
 import resource
 import statistics
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +31,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TOKENIZERS_PARA
 
 import torch
 from machine import ROOT, machine
-from text_peers import make_peers
+from text_peers import Augment, make_peers
 
 from outspan import Plan, rng, uniform
 from outspan.data.sets import load
@@ -34,11 +42,12 @@ from outspan.text.documents import Documents
 from outspan.text.executor import PadTokens, apply
 from outspan.text.models import load_tokenizer
 from outspan.text.segments import sentences
+from outspan.text.tokenizer import Tokenizer, wrap_tokenizer
 from outspan.text.tokens import Encoded, encode
-from outspan.transforms.table import TEXT_TRANSFORMS
+from outspan.transforms.table import TEXT_SETS, TEXT_TRANSFORMS
 
 BATCH, ROUNDS = 64, 5  # batch size; rounds
-PEER_REVIEWS = {"nlpaug": 40, "textattack": 1}  # per round: TextAttack takes many seconds per review
+PEER_SECONDS = 2.0  # for each peer in a round
 TIMED = [name for name, transform in TEXT_TRANSFORMS.items() if transform.needs not in ("cache", "proposals")]
 SHORT = 2_000  # sentences, of which those that stay unchanged are counted
 
@@ -83,9 +92,19 @@ def differences(split: Encoded, name: str, count: int) -> int:
     return wrong
 
 
-def unchanged(split: Encoded, name: str) -> dict[str, float]:
+def theirs(augment: Augment, texts: Iterable[str]) -> float:
+    """Return reviews per second of a peer, which works for some seconds, at least on one review."""
+    began, seconds, count = time.perf_counter(), 0.0, 0
+    for count, text in enumerate(texts, 1):  # noqa: B007
+        augment(text)
+        if (seconds := time.perf_counter() - began) > PEER_SECONDS:
+            break
+    return count / seconds
+
+
+def unchanged(split: Encoded, names: Sequence[str]) -> dict[str, float]:
     """Return the fraction of sentences that stay as they are, after the first draw and after all draws."""
-    propose, counts = uniform(1, transforms=(name,), probability=1.0), {"first draw": 0, "last draw": 0}
+    propose, counts = uniform(1, transforms=names, probability=1.0), {"first draw": 0, "last draw": 0}
     for step, rows in enumerate(torch.arange(min(SHORT, len(split))).split(BATCH)):
         [(passages, _)] = split.batches([rows], torch.device("cpu"))
         first = propose(len(rows), rng=rng.generator(0, "augment", step, 0))
@@ -125,35 +144,70 @@ def apertium(texts: list[str], count: int) -> dict[str, object]:
     }
 
 
-def time_all(split: Encoded, pieces: list[str], count: int) -> dict[str, Any]:
+def train_tokenizer(texts: Sequence[str]) -> Tokenizer:
+    """Return a byte-level BPE of 30,000 tokens made from texts, which sees the case."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    backend = ByteLevelBPETokenizer()
+    backend.train_from_iterator(texts, vocab_size=30_000, special_tokens=["<pad>"], show_progress=False)
+    return wrap_tokenizer(backend._tokenizer, 0)  # without the wrapper of the older interface
+
+
+def split_of(name: str, splits: Mapping[bool, Encoded]) -> Encoded:
+    """Return the reviews for an operation: with a tokenizer that sees the case if it needs one."""
+    return splits[TEXT_TRANSFORMS[name].needs == "case"]
+
+
+def time_all(splits: Mapping[bool, Encoded], pieces: list[str], count: int) -> dict[str, Any]:
     """Return reviews per second of every operation and its peers, which take turns."""
     vocabulary = sorted({word for piece in pieces[:2000] for word in piece.split()})
     (ROOT / "build").mkdir(exist_ok=True)
-    peers = list(make_peers(pieces[:500], vocabulary, ROOT / "build"))
-    names = [name for name in TIMED if split.corpus.bank is None or split.corpus.bank.sees_case or name != "casing"]
+    made = list(make_peers(pieces[:500], vocabulary, ROOT / "build"))
     rates: dict[str, list[float]] = {}
+    ratios: dict[str, dict[str, list[float]]] = {name: {} for name in TIMED}
+    load = [os.getloadavg()[0]]
     for turn in range(ROUNDS):
-        for name in names:
-            rates.setdefault(f"outspan {name}", []).append(ours(split, name, count))
-        for name, library, augment in peers:
-            size = PEER_REVIEWS[library]
-            few = [" ".join(piece.split()[:390]) for piece in pieces[turn * size :][:size]]  # about 512 tokens
-            began = time.perf_counter()
-            for text in few:
-                augment(text)
-            rates.setdefault(f"{library} {name}", []).append(len(few) / (time.perf_counter() - began))
+        few = [" ".join(piece.split()[:390]) for piece in pieces[turn * len(pieces) // ROUNDS :]]  # about 512 tokens
+        for name in TIMED:
+            own = ours(split_of(name, splits), name, count)
+            rates.setdefault(f"outspan {name}", []).append(own)
+            for of, library, augment in made:
+                if of == name and not isinstance(augment, str):
+                    rates.setdefault(f"{library} {name}", []).append(theirs(augment, few))
+                    ratios[name].setdefault(library, []).append(own / rates[f"{library} {name}"][-1])
+        load.append(os.getloadavg()[0])
         print(f"round {turn + 1} of {ROUNDS}", flush=True)
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    best = {name: max(medians[f"{library} {name}"] for of, library, _ in peers if of == name) for name, _, _ in peers}
-    times = {name: medians[f"outspan {name}"] / rate for name, rate in best.items() if name in names}
     replayed = min(count, 2_000)
-    wrong = {name: differences(split, name, replayed) for name in names}
     return {
-        "reviews_a_second": medians,
+        "reviews_a_second": {name: statistics.median(values) for name, values in rates.items()},
         "rounds": rates,
-        "times_as_fast": times,
-        "replay": {"reviews": replayed, "differ": wrong},
+        "times_as_fast": {name: min(map(statistics.median, of.values())) for name, of in ratios.items() if of},
+        "left_out": {f"{library} {name}".strip(): why for name, library, why in made if isinstance(why, str)},
+        "load_average": load,
+        "replay": {
+            "reviews": replayed,
+            "differ": {name: differences(split_of(name, splits), name, replayed) for name in TIMED},
+        },
     }
+
+
+def count_unchanged(texts: list[str], tokenizers: Mapping[bool, Tokenizer]) -> dict[str, dict[str, float]]:
+    """Return `unchanged` for each operation, and for the default transforms."""
+    some = [sentences(text) for text in texts[:: max(1, len(texts) // SHORT)]]
+    single = [several[0] for several in some if len(several[0].split()) >= 4]
+    pairs = ["\n".join(several[:2]) for several in some if len(several) > 1]  # what operations on sentences need
+    of_stage = {
+        stage: {case: encode_all(short, tokenizer) for case, tokenizer in tokenizers.items()}
+        for stage, short in (("words", single), ("sentences", pairs))
+    }
+    of_stage["tokens"] = of_stage["words"]
+    counts = {name: unchanged(split_of(name, of_stage[TEXT_TRANSFORMS[name].stage]), [name]) for name in TIMED}
+    return counts | {"the default transforms": unchanged(of_stage["words"][False], TEXT_SETS["words"])}
+
+
+def encode_all(texts: list[str], tokenizer: Tokenizer) -> Encoded:
+    """Return texts with two classes, of at most 512 tokens."""
+    return encode(Documents(texts, torch.arange(len(texts)) % 2), tokenizer, length=512)
 
 
 def main() -> None:
@@ -173,29 +227,22 @@ def main() -> None:
         write_json(options.result, before | {"apertium": apertium(texts, 5_000)})
         return
     pieces = join(texts, 480)[: options.reviews]
-    tokenizer = load_tokenizer(options.model)
+    tokenizers = {False: load_tokenizer(options.model), True: train_tokenizer(texts[:2_000])}
     began = time.perf_counter()
-    split = encode(Documents(pieces, torch.arange(len(pieces)) % 2), tokenizer, length=512)
+    splits = {False: encode_all(pieces, tokenizers[False])}
     prepared = time.perf_counter() - began
+    splits[True] = encode_all(pieces, tokenizers[True])
     result = {
-        "machine": {**machine("nlpaug", "textattack", "tokenizers"), "threads": 1},
+        "machine": {**machine("nlpaug", "textattack", "nltk", "tokenizers"), "threads": 1},
         "reviews": options.reviews,
         "distinct": len(pieces),
-        "of_512_tokens": float((split.corpus.lengths >= 510).mean()),
-        **time_all(split, pieces, options.reviews),
+        "of_512_tokens": float((splits[False].corpus.lengths >= 510).mean()),
+        **time_all(splits, pieces, options.reviews),
         "tokens_made_once": {"seconds": prepared, "reviews_a_second": len(pieces) / prepared},
+        "unchanged_sentences": count_unchanged(texts, tokenizers),
     }
-    some = [sentences(text) for text in texts[:: max(1, len(texts) // SHORT)]]
-    single = [several[0] for several in some if len(several[0].split()) >= 4]
-    pairs = ["\n".join(several[:2]) for several in some if len(several) > 1]  # what operations on sentences need
-    names = [name for name in TIMED if f"outspan {name}" in result["reviews_a_second"]]
-    of_words = [name for name in names if not name.startswith("sentence")]
-    result["unchanged_sentences"] = {}
-    for short, ops in ((single, of_words), (pairs, [name for name in names if name not in of_words])):
-        split = encode(Documents(short, torch.arange(len(short)) % 2), tokenizer, length=512)
-        result["unchanged_sentences"] |= {name: unchanged(split, name) for name in ops}
     write_json(options.result, result | ({"apertium": before["apertium"]} if "apertium" in before else {}))
-    for key in ("times_as_fast", "unchanged_sentences", "replay"):
+    for key in ("times_as_fast", "unchanged_sentences", "replay", "left_out"):
         print(key, json.dumps(result[key]))
 
 

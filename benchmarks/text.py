@@ -187,6 +187,7 @@ def time_all(splits: Mapping[bool, Encoded], pieces: list[str], count: int) -> d
         "reviews_a_second": {name: statistics.median(values) for name, values in rates.items()},
         "rounds": rates,
         "times_as_fast": {name: min(map(statistics.median, of.values())) for name, of in ratios.items() if of},
+        "times_as_fast_in_first_round": {name: min(values[0] for values in of.values()) for name, of in ratios.items() if of},
         "left_out": {f"{library} {name}".strip(): why for name, library, why in made if isinstance(why, str)},
         "load_average": load,
         "replay": {

@@ -1,14 +1,15 @@
 """The time that the prediction of a table takes, against a bare loop over a transformers model, for text_study.py --predict.
 
 Both read a table, tokenize it, predict batches of rows of similar length, and write the probabilities. The bare loop has the
-batch size with which it is fastest. Both take turns, one and the other first. On a CPU both have one thread.
+batch size with which it is fastest. Both take turns, one and the other first. On a CPU both have one thread, and `cpu_ratio` is
+that of the CPU time, which depends less on other processes.
 """
 
 import csv
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -80,6 +81,7 @@ def measure(payload: Path, count: int) -> dict[str, Any]:
     train, _, test = parts_of(data)
     texts = [*islice(cycle([*test.texts, *train.texts]), count)]
     seconds: dict[str, list[float]] = {"outspan": [], "bare": []}
+    cpu_seconds: dict[str, list[float]] = {"outspan": [], "bare": []}
     with TemporaryDirectory() as folder:
         path = Path(folder)
         run = make_run(data, model, path / "run", device)
@@ -95,21 +97,29 @@ def measure(payload: Path, count: int) -> dict[str, Any]:
         }
         for turn in range(ROUNDS):
             for key in sorted(calls, reverse=turn % 2 == 1):
+                spent = time.process_time()
                 took, classes[key] = clock(calls[key])
                 seconds[key].append(took)
+                cpu_seconds[key].append(time.process_time() - spent)
             print(f"round {turn + 1} of {ROUNDS}", flush=True)
-    ratios = [round(own / other, 3) for own, other in zip(seconds["outspan"], seconds["bare"], strict=True)]
     result = {
         "set": name,
         "count": count,
         "device": device.type,
         "threads": torch.get_num_threads(),
         "seconds": {key: round(statistics.median(values), 3) for key, values in seconds.items()},
-        "ratios": ratios,
-        "ratio": statistics.median(ratios),
+        "ratio": ratio(seconds),
+        "cpu_ratio": ratio(cpu_seconds),
     }
     same = sum(data.classes[int(a)] == b for a, b in zip(classes["bare"], classes["outspan"], strict=True))
-    return result | {"same_classes": same / count, "bare_batch": size, "rounds": seconds, "machine": machine("transformers")}
+    result |= {"same_classes": same / count, "bare_batch": size, "rounds": seconds, "cpu_rounds": cpu_seconds}
+    return result | {"load_average": os.getloadavg()[0], "machine": machine("transformers")}
+
+
+def ratio(rounds: Mapping[str, list[float]]) -> float:
+    """Return the median of the ratios of both, each within a round."""
+    pairs = zip(rounds["outspan"], rounds["bare"], strict=True)
+    return round(statistics.median(own / other for own, other in pairs), 3)
 
 
 def ours(run: outspan.Trained, table: Path, out: Path, device: torch.device) -> list[str]:

@@ -4,7 +4,9 @@ A unit is a word or a punctuation mark. It is a span of tokens, so it can be mov
 of another spelling. Words are what white space separates, without punctuation at their ends: "don't" is one word.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -164,7 +166,7 @@ def masked_replacement(units: Units, context: WordContext, probability: np.ndarr
     """Replace words by others that a masked language model proposes, each with `probability` (arXiv:1805.06201, with BERT
     arXiv:1812.06705). 0 is the identity.
     """
-    return _replace(units, context.bank.proposals(units), probability, seeds)
+    return _replace(units, context.bank.proposals, probability, seeds)
 
 
 def keyboard_typos(units: Units, context: WordContext, probability: np.ndarray, seeds: np.ndarray) -> Units:
@@ -184,14 +186,16 @@ def casing(units: Units, context: WordContext, probability: np.ndarray, seeds: n
 
 def _respell(name: str, units: Units, context: WordContext, probability: np.ndarray, seeds: np.ndarray) -> Units:
     """Replace each word that has other spellings by one of them, with `probability`."""
-    return _replace(units, context.bank.spellings(name, units), probability, seeds)
+    return _replace(units, partial(context.bank.spellings, name), probability, seeds)
 
 
-def _replace(units: Units, spellings: Spellings, probability: np.ndarray, seeds: np.ndarray) -> Units:
+def _replace(units: Units, find: Callable[[Units], Spellings], probability: np.ndarray, seeds: np.ndarray) -> Units:
     """Replace each unit that has other spellings by one of them, with `probability`."""
     bits = noise_at(seeds[units.rows], units.numbers())
-    at = np.flatnonzero((spellings.counts > 0) & (unit_interval(bits >> _HIGH) < probability[units.rows]))
-    return units.respell(at, spellings.pick(at, bits[at] & _LOW))
+    drawn = np.flatnonzero(unit_interval(bits >> _HIGH) < probability[units.rows])
+    spellings = find(units.take(drawn))  # those of other units are not needed, and may not have been made yet
+    at = np.flatnonzero(spellings.counts)
+    return units.respell(drawn[at], spellings.pick(at, bits[drawn[at]] & _LOW))
 
 
 def _draws(units: Units, seeds: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Splits of files give the same images as splits in memory, with and without workers."""
 
 import hashlib
+import pickle
 import shutil
 import signal
 import subprocess
@@ -94,6 +95,31 @@ def test_a_batch_can_be_partly_in_memory(files, memory, reads):
     assert torch.equal(images, memory.images[[2, 3, 7, 3, 9]])
     assert torch.equal(labels, memory.labels[[2, 3, 7, 3, 9]])
     assert reads == ["7.png", "3.png", "2.png", "9.png"]
+
+
+def test_images_that_an_evaluation_has_read_can_be_completed_outside_of_it(files, memory):
+    several = replace(files, workers=0)
+    with torch.inference_mode():
+        next(iter(several.batches([torch.arange(10)], CPU)))
+    ((images, _),) = several.batches([torch.arange(5, 20)], CPU)
+    assert torch.equal(images, memory.images[5:20])
+
+
+@pytest.mark.parametrize("size", [0, 2**29])
+def test_a_rank_can_have_an_empty_batch(size, files, monkeypatch):
+    monkeypatch.setattr(image_files, "_KEPT_BYTES", size)
+    batches = replace(files, workers=0).batches([torch.arange(3), torch.arange(0)], CPU)
+    assert [tuple(images.shape) for images, _ in batches] == [(3, 3, 8, 8), (0, 3, 8, 8)]
+
+
+def test_images_in_memory_are_not_pickled_and_not_kept_for_crops(files):
+    several = replace(files, workers=0)
+    before = len(pickle.dumps(several))
+    several.statistics()
+    assert len(pickle.dumps(several)) < before + 1_000
+    cropped = several.prepared(Recipe(crop="resized", size=8), train=True)
+    cropped.statistics()
+    assert cropped._kept is None
 
 
 def test_a_large_folder_is_decoded_in_each_epoch(files, reads, monkeypatch):

@@ -98,6 +98,17 @@ def test_texts_without_transforms_are_not_drawn_again(tokenizer):
     assert torch.equal(batch.inputs, PadTokens()(passages))
 
 
+def test_defaults_of_texts_are_drawn_without_other_transforms(tokenizer):
+    """In the finish of a run, the strength is 0."""
+    passages, labels = batch_of(TEXTS * 8, tokenizer)
+    defaults = uniform(1, transforms=("word_swap",), probability=1.0)
+    options = {"classes": 2, "steps": 100, "finish": 0.5, "defaults": defaults, "preprocess": PadTokens()}
+    plain, auto = (
+        kind(uniform(1, transforms=("switchout",)), **options, **more) for kind, more in ((Plain, {}), (Auto, {"epochs": 10}))
+    )
+    assert torch.equal(auto(passages, labels, step=60).inputs, plain(passages, labels, step=60).inputs)
+
+
 def test_a_draw_that_cannot_change_its_text_ends(tokenizer):
     passages, labels = batch_of(["!", "."], tokenizer)  # no words to replace
     batch = Plain(sequence(Step("word_replacement")), classes=2, preprocess=PadTokens())(passages, labels, step=0)

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from outspan.data.decode import DECODING, RGB, Pixels, is_grey, opened, read_cro
 from outspan.data.members import ImageFile
 from outspan.data.model_checks import check_takes_images
 from outspan.data.splits import Crops, Statistics, histogram, moments
+from outspan.devices import to_device
 from outspan.sample_weights import pick_weights, weights_bytes
 from outspan.shapes import Int64, Labels, Num
 
@@ -29,9 +30,9 @@ _MEASURED = 20  # number of files whose size is read, to compare it with `size`
 _ENLARGED = 2  # a warning is given if most of them are enlarged by this factor or more
 _SAMPLED = 2_000  # number of files from which the statistics and channels of a large folder are computed
 _MIN_FILES_FOR_WORKERS = 257  # for fewer files, starting workers takes longer than reading
-# Up to _SAMPLED images are kept in memory if they have at most this size. Those of a train split are then read before the first
-# step, for the statistics: all steps take equally long, which the comparison at equal time needs.
-_KEPT_BYTES = 2**30
+# A split of up to _SAMPLED images is kept in memory if together they take at most this many bytes. Training reads all of them
+# before its first step, for the statistics. So no step decodes files, and the timed steps of policies are comparable.
+_KEPT_BYTES = 2**29
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class Files:
     """Image files, or images in tar files, and their labels. An image is decoded when a batch needs it.
 
     It then has `size` x `size` pixels. Up to `skip_bad` images may be unreadable: each is replaced by the next of its class.
-    Up to 2,000 images are kept in memory if they take at most 1 GiB, so each of them is read once.
+    Up to 2,000 images are kept in memory if together they take at most 512 MiB, so each file is read once.
     """
 
     paths: Sequence[ImageFile] = field(repr=False)
@@ -50,6 +51,7 @@ class Files:
     bad: set[ImageFile] = field(default_factory=set, repr=False)  # the unreadable files so far
     pixels: Pixels = RGB
     weights: Num[Tensor, "..."] | None = None
+    keeps: bool = True  # whether images may be kept in memory
     noun: ClassVar[str] = "images"
     is_croppable: ClassVar[bool] = True
     decoding: ClassVar[int] = DECODING
@@ -83,11 +85,11 @@ class Files:
         return replace(self, paths=_Picked(self.paths, rows), labels=self.labels[rows], weights=weights)
 
     def prepared(self, recipe: Recipe, *, train: bool = False) -> "Files":
-        """Return it unchanged: it is ready for batches. Warn if most training images are much smaller than `size`."""
+        """Return it ready for batches. Warn if most training images are much smaller than `size`."""
         if train and (side := self._typical_side()) * _ENLARGED <= self.size:
             problem = f"the images are enlarged to {self.size} px, but the short side of most has at most {side} px"
             warnings.warn(f"{problem}: --set size={max(side, 32)} trains faster", stacklevel=2)
-        return self
+        return replace(self, keeps=False) if train and recipe.crop == "resized" else self  # crops are read anew in each epoch
 
     def _typical_side(self) -> int:
         """Return the median length of the short side of a few images, in pixels."""
@@ -130,25 +132,27 @@ class Files:
         missing = rows if kept is None else [batch[~kept.has[batch]] for batch in rows]
         read = self._read_batches([batch for batch in missing if len(batch)], crops, pin_memory=on_gpu)
         for batch, absent in zip(rows, missing, strict=True):
-            images = next(read) if len(absent) else None
+            images = next(read) if len(absent) else torch.empty((0, *self.shape), dtype=torch.uint8)
             if kept is not None:
                 images = kept.fill(batch, absent, images)
-            assert images is not None
-            yield images.to(device, non_blocking=on_gpu), self.labels[batch].to(device, non_blocking=on_gpu)
+            yield to_device(images, device), to_device(self.labels[batch], device)
 
     @cached_property
     def _kept(self) -> "_Kept | None":
         """The decoded images that are kept in memory; None if they are too many."""
         shape = len(self), *self.shape
-        fits = len(self) <= _SAMPLED and math.prod(shape) <= _KEPT_BYTES
-        return _Kept(torch.empty(shape, dtype=torch.uint8)) if fits else None
+        return _Kept(shape) if self.keeps and len(self) <= _SAMPLED and math.prod(shape) <= _KEPT_BYTES else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: not the images in memory."""
+        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
 
     def _read_batches(self, rows: Sequence[Tensor], crops: Crops, *, pin_memory: bool) -> Iterator[Tensor]:
         """Read the images of each batch of rows."""
         workers = min(8, _cores()) if self.workers is None else self.workers
         workers = workers if sum(map(len, rows)) >= _MIN_FILES_FOR_WORKERS else 0
         loader = DataLoader(
-            _Decoded(replace(self), crops),  # a copy, without the images in memory
+            _Decoded(self, crops),
             batch_sampler=[batch.tolist() for batch in rows],
             num_workers=workers,
             multiprocessing_context=get_context() if workers else None,
@@ -157,7 +161,7 @@ class Files:
             generator=torch.Generator(),  # leaves the global generator alone
         )
         try:
-            for images, replaced in loader if rows else ():
+            for images, replaced in loader:
                 self._note(replaced)
                 yield images
         except ValueError as error:  # a worker puts its traceback into the message; the error is the last line
@@ -172,7 +176,7 @@ class Files:
             self.bad.add(path)
             if len(self.bad) > self.skip_bad:
                 raise ValueError(f"{path}: cannot be read as an image, and --skip-bad allows {self.skip_bad} of them")
-            warnings.warn(f"{path}: cannot be read as an image; another one of its class replaces it", stacklevel=3)
+            warnings.warn(f"{path}: cannot be read as an image; another one of its class replaces it", stacklevel=4)
 
     def statistics(self) -> Statistics:
         """Return the mean and standard deviation per channel, in [0, 1], of up to 2,000 evenly spaced images."""
@@ -185,14 +189,14 @@ class Files:
 class _Kept:
     """The decoded images of a split, as far as they have been read."""
 
-    def __init__(self, images: Tensor) -> None:
-        self.images, self.has = images, torch.zeros(len(images), dtype=torch.bool)
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        with torch.inference_mode(False):  # they may be read for an evaluation first
+            self.images, self.has = torch.empty(shape, dtype=torch.uint8), torch.zeros(shape[0], dtype=torch.bool)
 
-    def fill(self, rows: Tensor, absent: Tensor, images: Tensor | None) -> Tensor:
+    def fill(self, rows: Tensor, absent: Tensor, images: Tensor) -> Tensor:
         """Keep the images of the rows that were absent, and return those of all rows."""
-        if images is not None:
-            self.images[absent], self.has[absent] = images, True
-        return images if images is not None and len(absent) == len(rows) else self.images[rows]
+        self.images[absent], self.has[absent] = images, True
+        return images if len(absent) == len(rows) else self.images[rows]
 
 
 @dataclass(frozen=True, eq=False)

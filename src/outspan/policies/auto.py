@@ -151,7 +151,7 @@ class Auto:
     ) -> Plan:
         """Draw the transforms of a step."""
         if not strength:
-            return draw(self.propose, "none", size, seed=self.seed, step=step, strength=0.0)
+            return draw(self.propose, "none", size, seed=self.seed, step=step, strength=0.0, attempts=attempts)
         read, rest = divmod(step, self._read_every)
         touched = None
         if not rest:

@@ -11,7 +11,7 @@ from outspan.policies.ranks import Part, own_plan
 from outspan.shapes import BatchLabels, Float32, Inputs, Int64, Normalized
 from outspan.transforms.normalize import DEFAULT_PREPROCESS, Preprocess, RedrawingPreprocess
 
-# Further attempts at a draw that changes its sample. Those of a group are drawn and executed together, which takes less time.
+# Further attempts if a draw leaves its sample unchanged. Those of a group are drawn and executed together, which is faster.
 _REDRAWS = range(1, 4), range(4, 16)
 
 
@@ -93,7 +93,7 @@ def draw_and_execute(inputs: Inputs, draw: Callable[[range], Plan], preprocess: 
         first = torch.zeros(end - begin, dtype=torch.int64)  # the first attempt that changes the output
         first[own - begin] = torch.from_numpy(outputs.redraw((own - begin).numpy(), several))
         first = _gather(inputs, first)[unchanged]
-        final[unchanged] = unchanged + count * (sum(map(len, drawn)) // count + first.clamp(max=len(attempts) - 1))
+        final[unchanged] = unchanged + count * (attempts.start + first.clamp(max=len(attempts) - 1))
         unchanged = unchanged[first == len(attempts)]
         drawn.append(again)
     plan = plan if len(drawn) == 1 else Plan.cat(drawn)[final]

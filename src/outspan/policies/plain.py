@@ -68,8 +68,8 @@ class Plain:
             plan = draw(self.propose, self.defaults, len(inputs), attempts=attempts, **options)
             if self.same_class < 0:
                 return plan
-            generator = rng.generator(self.seed, "partners", step, *ranks[:1] if ranks[0] else ())
-            return partners_by_class(plan, labels.cpu(), self.same_class, [generator])
+            generators = [rng.generator(self.seed, "partners", step, *ranks[:1] if ranks[0] else ()) for _ in attempts]
+            return partners_by_class(plan, labels.cpu(), self.same_class, generators)
 
         drawn = draw_and_execute(inputs, redraw, self.preprocess)
         targets = make_targets(inputs, labels, drawn.plan, self.classes)

@@ -42,6 +42,8 @@ class Augmented:
 
     def unchanged(self) -> np.ndarray:
         """Return which outputs have transforms and are equal to their document, bool [M]."""
+        if not self.has_transforms.any():
+            return self.has_transforms.copy()
         return self.has_transforms & self._equal_originals(self.tokens, self.lengths, self.sources)
 
     def _equal_originals(self, tokens: np.ndarray, lengths: np.ndarray, sources: np.ndarray) -> np.ndarray:

@@ -103,6 +103,17 @@ def test_deletion_swap_and_typos_on_decoded_text(cased):
                 assert b.lower() in NEIGHBOURS[a.lower()]
 
 
+def test_spellings_are_made_of_drawn_words_only(cased):
+    words = [first + second for first in "abcdefghij" for second in "klmnopqrst"]
+    made = []
+    for level in (0.1, 1.0):  # 2 and 20 % of the words
+        batch = batch_of([" ".join(words)], cased)
+        apply(batch, Plan.of([["keyboard_typos"]], levels=[[level]]))
+        made.append(len(batch.split.corpus.bank.tokens))
+    assert 0 < made[0] < made[1] / 3
+    assert made[1] < len(words) * 9 / 2  # a word and its eight spellings have one token each, or more
+
+
 def test_marks_are_inserted_and_words_stay(cased):
     done = run("punctuation_insertion", 1.0, TEXTS, cased)
     for before, after in zip(TEXTS, done, strict=True):

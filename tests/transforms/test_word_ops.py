@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outspan.transforms.table import TEXT_TRANSFORMS
-from outspan.transforms.word_ops import CHANGED, MARK, Spellings, Units, WordContext
+from outspan.transforms.word_ops import CHANGED, MARK, Substitutes, Units, WordContext
 from reviews import uniform_seeds
 
 OPERATIONS = {name: transform for name, transform in TEXT_TRANSFORMS.items() if transform.stage == "words"}
@@ -19,7 +19,7 @@ class MadeBank:
     def spellings(self, name, units):
         counts = np.array([*SYNONYMS, 0])[np.where(units.kinds >= 0, units.kinds % 4, 4)]
         begin = 1000 + 10 * np.maximum(units.kinds, 0)[:, None] % 40 + np.arange(3)
-        return Spellings(counts, np.arange(len(counts)), np.stack([begin, begin + 1], axis=2))
+        return Substitutes(counts, np.arange(len(counts)), np.stack([begin, begin + 1], axis=2))
 
     def proposals(self, units):
         return self.spellings("proposals", units)

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -143,7 +143,7 @@ class Files:
         shape = len(self), *self.shape
         return _Kept(shape) if self.keeps and len(self) <= _SAMPLED and math.prod(shape) <= _KEPT_BYTES else None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> object:
         """Return what is pickled: not the images in memory."""
         return {name: value for name, value in self.__dict__.items() if name != "_kept"}
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from outspan.transforms.spellings import SPELLINGS
 from outspan.transforms.token_ops import mixed
-from outspan.transforms.word_ops import MARK, Spellings, Units
+from outspan.transforms.word_ops import MARK, Substitutes, Units
 
 MARKS = ".;?:!,"  # what AEDA inserts
 _MOST = 8  # spellings of a word
@@ -170,16 +170,16 @@ class Bank:
             self._marks = self._add([f" {mark}" for mark in MARKS])
         return self._marks
 
-    def proposals(self, units: Units) -> Spellings:
+    def proposals(self, units: Units) -> Substitutes:
         """Return the words that a masked language model proposes for each unit."""
         if self._proposals is None:
             raise ValueError("masked_replacement needs a cache of proposed words: see `outspan text propose --help`")
         if self._proposed is None:
             self._proposed = np.append(self._add(self._proposals.words), [[0, 0]], axis=0)
         numbers, counts = self._proposals.find(units)
-        return Spellings(counts, np.arange(len(counts)), self._proposed[numbers])
+        return Substitutes(counts, np.arange(len(counts)), self._proposed[numbers])
 
-    def spellings(self, name: str, units: Units) -> Spellings:
+    def spellings(self, name: str, units: Units) -> Substitutes:
         """Return other spellings of each unit."""
         none = len(self.vocabulary.words)  # a row without spellings, for marks and for words that were changed
         kinds = np.where(units.kinds >= 0, units.kinds, none)
@@ -189,7 +189,7 @@ class Bank:
         missing = np.unique(kinds[~table.is_known[kinds]])
         if len(missing):
             self._fill(table, name, missing)
-        return Spellings(table.counts[kinds], kinds, table.spans)
+        return Substitutes(table.counts[kinds], kinds, table.spans)
 
     def _fill(self, table: "_Table", name: str, kinds: np.ndarray) -> None:
         """Make the tokens of the spellings of some words. They depend on the word only."""

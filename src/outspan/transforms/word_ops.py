@@ -55,7 +55,7 @@ class Units:
 
 
 @dataclass(frozen=True, eq=False)
-class Spellings:
+class Substitutes:
     """Spans of tokens that may replace units."""
 
     counts: np.ndarray  # int64 [U]: how many there are of each unit
@@ -71,11 +71,11 @@ class Spellings:
 class Bank(Protocol):
     """Spans of tokens that operations insert: other spellings of words, their synonyms, and punctuation."""
 
-    def spellings(self, name: str, units: Units) -> Spellings:
+    def spellings(self, name: str, units: Units) -> Substitutes:
         """Return other spellings of each unit."""
         ...
 
-    def proposals(self, units: Units) -> Spellings:
+    def proposals(self, units: Units) -> Substitutes:
         """Return the words that a masked language model proposes for each unit."""
         ...
 
@@ -189,7 +189,7 @@ def _respell(name: str, units: Units, context: WordContext, probability: np.ndar
     return _replace(units, partial(context.bank.spellings, name), probability, seeds)
 
 
-def _replace(units: Units, find: Callable[[Units], Spellings], probability: np.ndarray, seeds: np.ndarray) -> Units:
+def _replace(units: Units, find: Callable[[Units], Substitutes], probability: np.ndarray, seeds: np.ndarray) -> Units:
     """Replace each unit that has other spellings by one of them, with `probability`."""
     bits = noise_at(seeds[units.rows], units.numbers())
     drawn = np.flatnonzero(unit_interval(bits >> _HIGH) < probability[units.rows])

@@ -1,10 +1,13 @@
 """Fixtures and strategies of the whole suite."""
 
+import gc
 import multiprocessing
 import os
 import signal
 import sys
 import threading
+from importlib.resources import files
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +23,7 @@ from clusters import cluster
 from made import make_official
 from outspan import TRANSFORMS, Plan, apply, devices, rng
 from outspan.cli import main
+from outspan.data import published
 from outspan.data.sets import load
 from outspan.files import HOME
 from outspan.reproduce import status
@@ -51,6 +55,7 @@ def instruction_sets() -> list[str]:
 
 
 BACKENDS = ["reference", *instruction_sets(), *(["cuda"] if cuda.is_available() else [])]
+DIGITS = Path(str(files("outspan.data").joinpath("digits.npz")))
 FAST = [name for name in BACKENDS if name != "cuda" or torch.cuda.is_available()]  # Triton's interpreter is slow
 
 
@@ -110,6 +115,20 @@ def side_by_side(request, monkeypatch):
         return ours, thread
 
     monkeypatch.setattr(processes, "_start", start)
+
+
+def pytest_collection_finish():
+    """Let the garbage collector skip all that was imported: nothing of it is freed."""
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def read_digits_once():
+    """Keep the digits in memory: many tests read them."""
+    read, digits = published.read_npz, published.read_npz(DIGITS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(published, "read_npz", lambda path: digits if path == DIGITS else read(path))
+        yield
 
 
 @pytest.fixture(autouse=True)

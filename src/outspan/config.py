@@ -135,7 +135,8 @@ class Recipe:
 
 RENAMED: Mapping[str, str] = MappingProxyType({"share": "fraction"})  # old keys of recipes and their new names
 KEYS = tuple(field.name for field in fields(Recipe))
-_TYPES: Mapping[str, type] = {key: type(getattr(Recipe(), key)) for key in KEYS}
+_STANDARD = Recipe()
+_TYPES: Mapping[str, type] = {key: type(getattr(_STANDARD, key)) for key in KEYS}
 NounOf = Callable[[str], str]  # from the name of a data set to "images" or "texts"
 
 
@@ -177,7 +178,7 @@ def write_recipe(recipe: Recipe, *comments: str) -> str:
 
 def _defaults(key: str) -> list[Value]:
     """Return the defaults of a key, for each noun."""
-    return [defaults.get(key, getattr(Recipe(), key)) for defaults in DEFAULTS.values()]
+    return [defaults.get(key, getattr(_STANDARD, key)) for defaults in DEFAULTS.values()]
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:

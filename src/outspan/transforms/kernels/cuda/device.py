@@ -19,6 +19,7 @@ from outspan.transforms.kernels.cuda.tasks import Packed
 from outspan.transforms.normalize import Normalize
 
 TASK = tl.constexpr(tasks.TASK)
+_DECODED = 64  # rows that a program decodes
 
 
 @triton.jit(do_not_specialize=["steps", "rows"])
@@ -75,7 +76,8 @@ def decode_on(buffer: Tensor, packed: Packed, height: int, width: int) -> Tensor
     steps, rows = len(packed.launches), packed.rows
     table = buffer.new_empty((steps + 1, tasks.TASK, rows))
     parts = packed.definitions, packed.ops, packed.levels, packed.partners, packed.places, packed.source
-    _launch(decode, triton.cdiv(rows, 64), *(buffer[part] for part in parts), table, rows, steps, height, width, 64)
+    programs = triton.cdiv(rows, _DECODED)
+    _launch(decode, programs, *(buffer[part] for part in parts), table, rows, steps, height, width, _DECODED)
     return table
 
 

@@ -122,6 +122,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_unconfigure():
+    """Let it free everything at the end, as without `gc.freeze`: nanobind would print what is left."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def read_digits_once():
     """Keep the digits in memory: many tests read them."""
